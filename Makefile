@@ -1,0 +1,78 @@
+# train_gpt: make, make demo, make test, make check, make bench, make lint, make format, make deps
+#
+#   CUDA=0            leave the GPU out even where nvcc is found     CUDA_ARCHS="80 90"   architectures to compile for
+#   MPI_HOME=DIR      MPI that is not in the default paths           NCCL_HOME=DIR        likewise NCCL
+#   SANITIZE=1        ASan + UBSan build in build-sanitize/          BUILD=DIR            where everything is built
+#
+# A new .cpp file is picked up by its folder: nothing has to be listed here.
+
+SANITIZE ?= 0
+BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,build)
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := all
+FOLDERS := commands pipeline model data kernels/cpu kernels
+SCRIPTED_GOALS := deps format help clean
+
+# ---- what this machine has: scripts/find_libraries.sh test-links every library and writes config.mk ----------------------
+ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS)),)
+-include $(BUILD)/config.mk
+endif
+$(BUILD)/config.mk: scripts/find_libraries.sh Makefile
+	@mkdir -p $(BUILD)
+	@CUDA='$(CUDA)' MPI_HOME='$(MPI_HOME)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_libraries.sh $@
+
+OPTIMISE := $(if $(filter 1,$(SANITIZE)),-O1 -fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,-O3)
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror
+# -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
+CXXFLAGS_ALL := -std=c++20 -g $(OPTIMISE) -march=native -ffp-contract=off $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS) $(CXXFLAGS)
+LDLIBS_ALL := $(BLAS_LIBS) $(MPI_LIBS) -lpthread $(LDLIBS)
+comma := ,
+
+sources = $(wildcard $(1)/*.cpp)
+objects = $(patsubst %.cpp,$(BUILD)/%.o,$(call sources,$(1)))
+LIBRARY_OBJECTS := $(foreach f,$(FOLDERS),$(call objects,$(f)))
+LIBRARY := $(BUILD)/libtrain_gpt.a
+
+.PHONY: all demo test check bench lint format deps clean help
+all: train_gpt
+
+$(BUILD)/%.o: %.cpp $(BUILD)/config.mk
+	@mkdir -p $(@D)
+	@echo "  c++  $<"
+	@$(CXX) $(CXXFLAGS_ALL) -MMD -MP -c $< -o $@
+
+$(BUILD)/train_gpt.o: train_gpt.cu $(BUILD)/config.mk
+	@mkdir -p $(@D)
+	@echo "  c++  $<"
+	@$(CXX) $(CXXFLAGS_ALL) -MMD -MP -x c++ -c $< -o $@
+
+$(LIBRARY): $(LIBRARY_OBJECTS)
+	@rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(LIBRARY)
+	@echo "  link $@"
+	@$(CXX) $(CXXFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+
+train_gpt: $(BUILD)/train_gpt
+	@ln -sf $(BUILD)/train_gpt train_gpt
+
+# ---- tests: one GoogleTest binary per folder of test/ -------------------------------------------------------------------
+SUITES := kernels model data pipeline commands
+define suite_rule
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp)) $$(LIBRARY)
+	@echo "  link $$@"
+	@$$(CXX) $$(CXXFLAGS_ALL) $$^ -o $$@ -lgtest -lgtest_main $$(LDLIBS_ALL)
+endef
+$(foreach s,$(SUITES),$(eval $(call suite_rule,$(s))))
+EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp),$(s)))
+
+test: $(EXISTING_SUITES:%=$(BUILD)/test_%) train_gpt
+	@set -e; for suite in $(EXISTING_SUITES); do $(BUILD)/test_$$suite --gtest_brief=1; done
+
+format:
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+
+clean:
+	@rm -rf build build-sanitize train_gpt
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,90 @@
+// Communicator: what flows between ranks. Point-to-point messages travel on channels (ordered FIFOs, see
+// pipeline/schedule.h); collectives serve gradients, norms and plans. One implementation per world: MPI (cpu device),
+// NCCL (cuda device), local (ranks are threads of one process: tests, ThreadSanitizer).
+//
+// No call blocks inside a library: whoever waits calls progress() in between (wait_until below), so that a rank that
+// waits leaves its core to the others, and a rank that computes keeps its messages moving by calling progress() from
+// the device's progress hook. Only the compute thread calls a communicator.
+//
+// Errors: std::runtime_error naming the operation, the peer and the library's text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace train_gpt {
+
+// Handle of one operation in flight. 0 is "nothing": always done.
+using Ticket = std::int64_t;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Channels ------------------------------------------------------------------------------------------------------
+  // Names the channels that this communicator will carry: the same list, in the same order, on every rank (collective).
+  // `tags` are unique small numbers. After this, channel numbers are indices into the list.
+  struct ChannelEnds {
+    int source = 0;
+    int destination = 0;
+  };
+  virtual void open_channels(std::span<const ChannelEnds> channels) = 0;
+
+  // Starts sending `bytes` bytes from `data` on a channel of which this rank is the source, after everything that is
+  // already enqueued on the device's compute stream. `data` stays untouched until the ticket is done.
+  virtual Ticket send(int channel, const void* data, std::int64_t bytes) = 0;
+  // Starts receiving the channel's next message (exactly `bytes` bytes; anything else is an error, never a short read).
+  virtual Ticket receive(int channel, void* data, std::int64_t bytes) = 0;
+
+  // True if the operation is complete for the host. Completed tickets may be asked again.
+  virtual bool done(Ticket ticket) = 0;
+  // Orders what the device computes next after the operation: the host waits (cpu), or the compute stream does (cuda).
+  virtual void await(Ticket ticket) = 0;
+  // Lets the library move messages. Cheap; called every few milliseconds.
+  virtual void progress() = 0;
+
+  // Collectives, on device memory for the cuda device. Each returns a ticket; all ranks issue them in the same order.
+  // Sums run in rank order (((r0 + r1) + r2) + ..) whatever the library does, so that results are reproducible and
+  // equal on all ranks bit for bit.
+  virtual Ticket all_reduce(float* data, std::int64_t count) = 0;
+  // `data` holds count elements, the sum of piece r (of size() nearly equal pieces, see piece()) arrives in rank r's
+  // piece.
+  virtual Ticket reduce_scatter(float* data, std::int64_t count) = 0;
+  virtual Ticket all_gather(float* data, std::int64_t count) = 0;
+
+  // Host-side collectives on small data (plans, norms, losses, errors); they return when done and may not be called
+  // while a step is running on channels of the same communicator.
+  virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
+  virtual void broadcast_host(void* data, std::int64_t bytes, int root) = 0;
+  // Every rank gives its bytes, rank `root` gets all of them in rank order (other ranks: empty).
+  virtual std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) = 0;
+  virtual void barrier() = 0;
+
+  // The ranks with equal `color`, ordered by `key` (collective over this communicator).
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  // Ends all ranks of the job at once with this exit status (after an error that the others cannot know of).
+  [[noreturn]] virtual void abort(int status) = 0;
+
+  // Half-open range of piece r of `count` elements cut into size() pieces, the cuts at multiples of 64 elements.
+  struct Piece {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  static Piece piece(std::int64_t count, int r, int pieces);
+};
+
+// Calls `poll` until it returns true: about 50 times with sched_yield, then with naps growing from 20 us to 1 ms, so
+// that ranks that outnumber cores do not slow each other down. `poll` calls progress().
+void wait_until(const std::function<bool()>& poll);
+
+}  // namespace train_gpt

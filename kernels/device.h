@@ -1,0 +1,160 @@
+// Device: memory, order and arithmetic. Every operation takes raw pointers, sizes and nothing else; outputs come first.
+// All arithmetic is enqueued on the device's one compute stream and runs in the order of the calls; the cpu device has
+// finished when a call returns.
+//
+// Types: "activation" buffers (void*) hold precision() elements, fp32 or bf16: activations, their gradients, and the
+// parameters that the matrix products read. Gradients of parameters, optimizer state, statistics and losses are fp32.
+// Shapes: B rows of a micro-batch, T positions, C hidden, NH heads, N = B*T, V vocabulary, Vp padded vocabulary
+// (multiple of 128). Matrices are row-major; weights are (outputs, inputs) as in llm.c's files. All sizes are 64-bit.
+//
+// Bitwise contract: results depend on shapes and values only, never on the number of threads, on alignment (buffers are
+// 256-byte aligned) or on what ran before. Reductions run over blocks fixed by the shape, in a fixed order.
+// "+=" in a comment: the operation adds to what the buffer holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace train_gpt {
+
+enum class Precision : std::uint8_t { fp32, bf16 };
+
+// Bytes of one element of an activation buffer.
+std::int64_t element_size(Precision precision);
+
+// Scalars of an AdamW step that change from step to step. Operations read them from device memory, so that a captured
+// or enqueued step needs no new arguments.
+struct AdamWScalars {
+  float learning_rate = 0;
+  float beta1_correction = 1;  // 1 - beta1^(step+1)
+  float beta2_correction = 1;
+  float gradient_scale = 1;  // clip factor: gradients are multiplied by it on reading
+};
+
+struct AdamWConstants {
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float eps = 1e-8F;
+  float weight_decay = 0;  // decoupled; already 0 for tensors that are not matrices
+};
+
+// One atom: the unit of norms, hashes and optimizer shards.
+inline constexpr std::int64_t kAtomElements = 65536;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  virtual std::string describe() const = 0;  // one line for people: "cpu: 2 threads, OpenBLAS 0.3.21 ..."
+  virtual Precision precision() const = 0;
+
+  // ---- memory ---------------------------------------------------------------------------------------------------
+  // 256-byte aligned, contents undefined. Throws std::runtime_error naming the bytes when there is not enough.
+  virtual void* allocate(std::int64_t bytes) = 0;
+  virtual void release(void* pointer) = 0;
+  virtual void zero(void* out, std::int64_t bytes) = 0;
+  virtual void copy(void* out, const void* in, std::int64_t bytes) = 0;         // device to device
+  virtual void to_device(void* out, const void* host, std::int64_t bytes) = 0;  // host buffer reusable on return
+  virtual void to_host(void* host, const void* in, std::int64_t bytes) = 0;     // returns when the data is there
+  // fp32 -> activation precision and back (n elements).
+  virtual void from_float(void* out, const float* in, std::int64_t n) = 0;
+  virtual void to_float(float* out, const void* in, std::int64_t n) = 0;
+
+  // Scratch that the operations below need for these sizes; the plan allocates it and hands it over before the first
+  // operation. Operations never allocate.
+  virtual std::int64_t workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH,
+                                       std::int64_t Vp) const = 0;
+  virtual void use_workspace(void* workspace, std::int64_t bytes) = 0;
+
+  // Called by the compute thread between tiles and operations at least every few milliseconds, so that messages move
+  // while a stage computes. Never called from another thread.
+  virtual void set_progress_hook(std::function<void()> hook) = 0;
+
+  // ---- time -----------------------------------------------------------------------------------------------------
+  // A mark in the compute stream. elapsed_ms(a, b) waits for both.
+  using Mark = std::int64_t;
+  virtual Mark mark() = 0;
+  // Milliseconds since a time base shared by the ranks of a host (CLOCK_MONOTONIC on the cpu device).
+  virtual double time_ms(Mark mark) = 0;
+  virtual void synchronize() = 0;
+
+  // ---- embedding ------------------------------------------------------------------------------------------------
+  // out(B,T,C) = wte(Vp,C)[tokens(B,T)] + wpe(maxT,C)[t]
+  virtual void embedding_forward(void* out, const std::int32_t* tokens, const void* wte, const void* wpe,
+                                 std::int64_t B, std::int64_t T, std::int64_t C) = 0;
+  // dwte(Vp,C) +=, dwpe(maxT,C) +=; rows of equal tokens are added in order of their position
+  virtual void embedding_backward(float* dwte, float* dwpe, const void* dout, const std::int32_t* tokens,
+                                  std::int64_t B, std::int64_t T, std::int64_t C) = 0;
+
+  // ---- LayerNorm, eps 1e-5 ----------------------------------------------------------------------------------------
+  // out(N,C), mean(N), rstd(N)
+  virtual void layernorm_forward(void* out, float* mean, float* rstd, const void* in, const void* weight,
+                                 const void* bias, std::int64_t N, std::int64_t C) = 0;
+  // din(N,C) = dresidual(N,C) + d LayerNorm/d in; dresidual may be null, or equal din
+  virtual void layernorm_backward_input(void* din, const void* dout, const void* dresidual, const void* in,
+                                        const float* mean, const float* rstd, const void* weight, std::int64_t N,
+                                        std::int64_t C) = 0;
+  // dweight(C) +=, dbias(C) +=
+  virtual void layernorm_backward_weight(float* dweight, float* dbias, const void* dout, const void* in,
+                                         const float* mean, const float* rstd, std::int64_t N, std::int64_t C) = 0;
+
+  // ---- matrix products: weight(OC,C), bias(OC) or null -------------------------------------------------------------
+  // out(N,OC) = in(N,C) weight^T + bias
+  virtual void matmul_forward(void* out, const void* in, const void* weight, const void* bias, std::int64_t N,
+                              std::int64_t C, std::int64_t OC) = 0;
+  // pre(N,OC) = in weight^T + bias; out(N,OC) = gelu(pre), tanh form. pre null: not kept.
+  virtual void matmul_gelu_forward(void* out, void* pre, const void* in, const void* weight, const void* bias,
+                                   std::int64_t N, std::int64_t C, std::int64_t OC) = 0;
+  // out(N,OC) = residual(N,OC) + in weight^T + bias; out and residual may be the same buffer
+  virtual void matmul_residual_forward(void* out, const void* in, const void* weight, const void* bias,
+                                       const void* residual, std::int64_t N, std::int64_t C, std::int64_t OC) = 0;
+  // din(N,C) = dout(N,OC) weight
+  virtual void matmul_backward_input(void* din, const void* dout, const void* weight, std::int64_t N, std::int64_t C,
+                                     std::int64_t OC) = 0;
+  // dpre(N,C) = (dout(N,OC) weight(OC,C)) * gelu'(pre(N,C)); dpre and pre may be the same buffer
+  virtual void matmul_gelu_backward_input(void* dpre, const void* dout, const void* weight, const void* pre,
+                                          std::int64_t N, std::int64_t C, std::int64_t OC) = 0;
+  // dweight(OC,C) += dout(N,OC)^T in(N,C); dbias(OC) += column sums of dout; dbias may be null
+  virtual void matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
+                                      std::int64_t C, std::int64_t OC) = 0;
+
+  // ---- causal self-attention, blocked, T x T never stored (Dao et al. 2022, Milakov and Gimelshein 2018)
+  // ------------- qkv(B,T,3C) holds q, k, v of all heads side by side; out(B,T,C); lse(B,NH,T) = log sum exp of the
+  // scaled scores
+  virtual void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
+                                 std::int64_t NH) = 0;
+  // dqkv(B,T,3C)
+  virtual void attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out, const float* lse,
+                                  std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) = 0;
+
+  // ---- classifier: softmax cross-entropy over the first V of Vp logits, one row per target
+  // --------------------------- losses(rows) = -log softmax(logits)[target], 0 where target < 0 (not a valid target).
+  // logits(rows,Vp) become dloss * d losses / d logits in place (columns >= V and rows without target: 0);
+  // with_gradient false: logits are left as scratch.
+  virtual void cross_entropy(float* losses, void* logits, const std::int32_t* targets, float dloss, bool with_gradient,
+                             std::int64_t rows, std::int64_t V, std::int64_t Vp) = 0;
+
+  // ---- optimizer ----------------------------------------------------------------------------------------------------
+  // AdamW (Loshchilov and Hutter 2019), n elements. new_parameter may equal parameter. low (n elements of precision(),
+  // or null) receives the rounded copy. m and v are updated in place unless keep_moments.
+  virtual void adamw(float* new_parameter, void* low, float* m, float* v, const float* parameter, const float* gradient,
+                     const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments,
+                     std::int64_t n) = 0;
+  // m and v alone: what adamw(.., keep_moments = true) left out, bit for bit
+  virtual void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
+                             const AdamWConstants& constants, std::int64_t n) = 0;
+  // sums[a] = sum of squares of atom a of x (ceil(n / kAtomElements) atoms), accumulated in double
+  virtual void squared_sums(double* sums, const float* x, std::int64_t n) = 0;
+  // out(n) += in(n): the tied embedding's two gradients, groups of micro-batches
+  virtual void add(float* out, const float* in, std::int64_t n) = 0;
+};
+
+// The cpu device: fp32, CBLAS and OpenMP. threads >= 1.
+std::unique_ptr<Device> make_cpu_device(int threads);
+
+}  // namespace train_gpt

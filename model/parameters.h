@@ -1,0 +1,56 @@
+// The parameters of a model in canonical order, and the part of them that one rank holds.
+//
+// Canonical order is that of llm.c's model files (wte wpe ln1w ln1b qkvw qkvb attprojw attprojb ln2w ln2b fcw fcb
+// fcprojw fcprojb lnfw lnfb; untied models add headw (Vp, C) at the end), each stacked over layers. A "tensor" here is
+// one layer's piece, so that it belongs to exactly one unit. Norms, hashes and optimizer shards cut every tensor into
+// atoms of kAtomElements consecutive elements, and visit tensors in canonical order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/config.h"
+
+namespace train_gpt {
+
+struct TensorInfo {
+  std::string name;  // "h3.qkvw", "wte"
+  int unit = 0;      // the unit that owns it; wte: the embedding (a tied head reads it too)
+  std::int64_t elements = 0;
+  std::int64_t offset = 0;      // elements before it in a model file's body
+  std::int64_t first_atom = 0;  // atoms before it, over the whole model
+  bool decays = false;          // matrices and embeddings: weight decay applies
+};
+
+// All tensors in canonical order.
+std::vector<TensorInfo> model_tensors(const ModelConfig& config);
+
+// Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
+// gradients, first and second moments), every tensor 256-byte aligned, the same offsets in each kind. When a tied
+// model's embedding and head units are both here, wte appears once as parameter and twice as gradient (see
+// head_wte_gradient).
+struct ArenaLayout {
+  struct Entry {
+    int tensor = 0;           // index into model_tensors
+    std::int64_t offset = 0;  // elements from the start of the arena
+  };
+  std::vector<Entry> entries;  // canonical order
+  std::int64_t elements = 0;   // of parameters, and of each moment
+  // Tied models: the head's gradient of wte has a buffer of its own behind the others in the gradient arena when the
+  // embedding lives here too; -1 when there is none. gradient_elements counts it.
+  std::int64_t head_wte_gradient = -1;
+  std::int64_t gradient_elements = 0;
+
+  std::int64_t offset_of(int tensor) const;  // -1 if the rank does not hold it
+};
+
+// `units`: one flag per unit, true where the rank holds it.
+ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units);
+
+// Deterministic initial values of one tensor, GPT-2's: N(0, 0.02), residual projections scaled by 1/sqrt(2 layers),
+// biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v or the partition.
+void initialise(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed);
+
+}  // namespace train_gpt

@@ -1,0 +1,91 @@
+// A stage: a contiguous run of units on one rank, run micro-batch by micro-batch. It owns no memory: the plan gives it
+// a slot per micro-batch for what must live on, with three lifetimes that follow from the split backward:
+//
+//   F..I  what backward_input needs (unit inputs, qkv, log-sum-exp, LayerNorm statistics, pre-activations)
+//   F..W  what only backward_weight needs of the forward (inputs of the linear layers; a unit that recomputes has none)
+//   I..W  output gradients of the linear layers, held until backward_weight has used them
+//
+// A full backward is backward_input followed by backward_weight: one code path.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/config.h"
+#include "model/parameters.h"
+
+namespace train_gpt {
+
+// What the head keeps: streamed computes loss, dx and dW chunk by chunk in F (the (N, Vp) logits never exist); stored
+// keeps dlogits from F to W. Same chunk loop, same bits.
+enum class HeadForm : std::uint8_t { streamed, stored };
+
+struct StageShape {
+  ModelConfig model;
+  int first_unit = 0;  // units [first_unit, last_unit)
+  int last_unit = 0;
+  std::int64_t B = 4;  // rows of a micro-batch
+  std::int64_t T = 256;
+  HeadForm head = HeadForm::streamed;
+  std::vector<bool> recompute;  // per unit of the stage (empty: none): backward_input repeats the forward of these
+                                // units, then everything but their input lives I..W only
+  bool has_embedding() const { return first_unit == 0; }
+  bool has_head() const { return last_unit == unit_count(model); }
+  std::int64_t rows() const { return B * T; }
+};
+
+// Bytes of one slot of each lifetime, of the boundary tensor (B,T,C) and of scratch shared by all stages of a rank. All
+// multiples of 256.
+struct StageBytes {
+  std::int64_t forward_to_input = 0;   // F..I
+  std::int64_t forward_to_weight = 0;  // F..W
+  std::int64_t input_to_weight = 0;    // I..W
+  std::int64_t scratch = 0;            // within one action
+  std::int64_t boundary = 0;           // one message: rows() * C elements
+};
+StageBytes stage_bytes(const StageShape& shape, Precision precision);
+
+// Parameters and gradients that an action works with: arena bases of the rank, addressed through the layout. `low` is
+// the activation-precision copy of the parameters (equal to `values` for fp32).
+struct ParameterView {
+  const ArenaLayout* layout = nullptr;
+  const float* values = nullptr;
+  const void* low = nullptr;
+  float* gradients = nullptr;
+};
+
+// Pointers of one action. Unused ones may be null.
+struct StageSlots {
+  const void* input = nullptr;            // (B,T,C) from the previous stage; read by F only (F keeps what it needs)
+  void* output = nullptr;                 // (B,T,C) for the next stage; written by F
+  const void* output_gradient = nullptr;  // (B,T,C) from the next stage; read by I only
+  void* input_gradient = nullptr;         // (B,T,C) for the previous stage; written by I
+  void* forward_to_input = nullptr;
+  void* forward_to_weight = nullptr;
+  void* input_to_weight = nullptr;
+  void* scratch = nullptr;
+  const std::int32_t* tokens = nullptr;   // (B,T), first stage, F and W
+  const std::int32_t* targets = nullptr;  // (B,T), last stage, F; < 0: not a valid target
+  float* losses = nullptr;                // (B,T), last stage, written by F
+};
+
+class Stage {
+ public:
+  // Checks the shape; throws std::invalid_argument.
+  Stage(Device& device, StageShape shape);
+
+  // `dloss`: gradient of the step's mean loss with respect to one token's loss, 1 / (valid targets of the step).
+  // with_gradient false (validation): forward alone; lifetimes F..I and F..W are not written, scratch is used.
+  void forward(const StageSlots& slots, const ParameterView& parameters, float dloss, bool with_gradient);
+  void backward_input(const StageSlots& slots, const ParameterView& parameters);
+  void backward_weight(const StageSlots& slots, const ParameterView& parameters);
+
+  const StageShape& shape() const { return shape_; }
+
+ private:
+  Device& device_;
+  StageShape shape_;
+};
+
+}  // namespace train_gpt

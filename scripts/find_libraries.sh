@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Finds the libraries by compiling and linking a small program against each, and writes what it found to the make file $1.
+# A package that is missing is named together with the command that installs it.
+# Environment: CXX, MPI_HOME (prefix of an MPI installation), CUDA (0 leaves the GPU out), NCCL_HOME.
+set -u
+out=$1
+CXX=${CXX:-g++}
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+missing=()
+
+# links PROGRAM FLAGS..: true if the program text compiles and links with these flags
+links() {
+  local program=$1
+  shift
+  printf '%s\n' "$program" >"$work/probe.cpp"
+  "$CXX" -std=c++20 "$work/probe.cpp" -o "$work/probe" "$@" >"$work/log" 2>&1
+}
+
+# first_that_links PROGRAM "flags" "flags" ..: prints the first set of flags that links
+first_that_links() {
+  local program=$1
+  shift
+  for flags in "$@"; do
+    # shellcheck disable=SC2086
+    if links "$program" $flags; then
+      printf '%s' "$flags"
+      return 0
+    fi
+  done
+  return 1
+}
+
+if ! command -v "$CXX" >/dev/null; then
+  echo "error: no C++ compiler '$CXX'. Install one: apt-get install g++" >&2
+  exit 1
+fi
+
+openmp=
+links $'#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }' -fopenmp && openmp=-fopenmp
+
+mpi_program=$'#include <mpi.h>\nint main(int c, char** v) { return MPI_Init(&c, &v); }'
+if [ -n "${MPI_HOME:-}" ]; then
+  mpi=$(first_that_links "$mpi_program" \
+    "-isystem $MPI_HOME/include -L$MPI_HOME/lib -Wl,-rpath,$MPI_HOME/lib -lmpi" \
+    "-isystem $MPI_HOME/include -L$MPI_HOME/lib -Wl,-rpath,$MPI_HOME/lib -lmpich") ||
+    { echo "error: MPI_HOME=$MPI_HOME has no usable include/mpi.h and lib/libmpi" >&2; exit 1; }
+else
+  mpi=$(first_that_links "$mpi_program" "-isystem /usr/include/x86_64-linux-gnu/mpich -lmpich" \
+    "$(mpicxx.mpich -show 2>/dev/null | cut -d' ' -f2-)" "$(mpicxx -show 2>/dev/null | cut -d' ' -f2-)" "-lmpi") ||
+    missing+=(mpich libmpich-dev)
+fi
+
+blas_program=$'#include <cblas.h>\nextern "C" void openblas_set_num_threads(int);\nint main() { openblas_set_num_threads(1); float x = 1; return cblas_sdot(1, &x, 1, &x, 1) != 1; }'
+blas=$(first_that_links "$blas_program" "-lopenblas" "-isystem /usr/include/openblas -lopenblas" \
+  "-isystem /usr/include/x86_64-linux-gnu/openblas-pthread -lopenblas") || missing+=(libopenblas-dev)
+
+links $'#include <cxxopts.hpp>\nint main() { cxxopts::Options o("x"); }' || missing+=(libcxxopts-dev)
+links $'#include <nlohmann/json.hpp>\nint main() { return nlohmann::json().size() != 0; }' || missing+=(nlohmann-json3-dev)
+links $'#include <gtest/gtest.h>\nTEST(a, b) {}' -lgtest -lgtest_main -lpthread || missing+=(libgtest-dev)
+
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "error: missing: ${missing[*]}" >&2
+  echo "Install with: make deps        (apt-get install ${missing[*]})" >&2
+  exit 1
+fi
+
+split_flags() {  # compile flags or link flags out of a mixed list
+  local kind=$1 flag
+  shift
+  for flag in "$@"; do
+    case "$flag" in
+      -L* | -l* | -Wl,*) [ "$kind" = link ] && printf '%s ' "$flag" ;;
+      *) [ "$kind" = compile ] && printf '%s ' "$flag" ;;
+    esac
+  done
+}
+# shellcheck disable=SC2086
+{
+  echo "OPENMP_FLAGS := $openmp"
+  echo "MPI_CFLAGS := $(split_flags compile $mpi)"
+  echo "MPI_LIBS := $(split_flags link $mpi)"
+  echo "BLAS_CFLAGS := $(split_flags compile $blas)"
+  echo "BLAS_LIBS := $(split_flags link $blas)"
+} >"$out"
+echo "found: $("$CXX" --version | head -n 1); OpenMP: ${openmp:-no}; MPI: $mpi; BLAS: $blas"
