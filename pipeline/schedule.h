@@ -31,7 +31,7 @@ std::string to_string(const Action& action);
 
 // Where virtual stages live and how they are chained. Everyone reads this table: nobody computes s+1 or s mod p.
 struct Placement {
-  enum class Kind : std::uint8_t { loop, v_shape, bidirectional };
+  enum class Kind : std::uint8_t { loop, v_shape, bidirectional, table };  // table: anything else, read from a file
 
   struct VirtualStage {
     int rank = 0;               // owner
@@ -56,12 +56,36 @@ struct Placement {
   // same units as stage s, lives on rank p-1-s and takes m/2..m-1.
   static Placement bidirectional(int p, int m);
 
+  // Any other table: stage s on rank rank_of_stage[s], one parameter copy. Chunks is the largest number on one rank.
+  static Placement from_table(const std::vector<int>& rank_of_stage, int p, int m);
+
   int depth() const;                           // model stages in one copy of the model: p*v
   std::vector<int> stages_of(int rank) const;  // virtual stages of a rank, in order of their number
 };
 
-// One ordered list of actions per rank. Build with forward(), backward() ... ; read with actions().
+// Appends to the list of one rank: schedule.rank(r).forward(stage, micro_batch).backward(stage, micro_batch).
+class ListBuilder {
+ public:
+  explicit ListBuilder(std::vector<Action>& list) : list_(list) {}
+
+  ListBuilder& forward(int stage, int micro_batch) { return add(Op::forward, stage, micro_batch); }
+  ListBuilder& backward(int stage, int micro_batch) { return add(Op::backward, stage, micro_batch); }
+  ListBuilder& backward_input(int stage, int micro_batch) { return add(Op::backward_input, stage, micro_batch); }
+  ListBuilder& backward_weight(int stage, int micro_batch) { return add(Op::backward_weight, stage, micro_batch); }
+  ListBuilder& add(Op op, int stage, int micro_batch);
+  // The last action appended and the next one run as one.
+  ListBuilder& fuse_with_next();
+
+ private:
+  std::vector<Action>& list_;
+};
+
+// One ordered list of actions per rank. Build with rank(r).forward(...); read with actions(r).
 struct Schedule {
+  Schedule() = default;
+  // p empty lists (p and v as the placement says) for m micro-batches.
+  Schedule(Placement where, int m);
+
   std::string name;       // the --schedule name, or the file it came from
   int ranks = 1;          // p
   int chunks = 1;         // v
@@ -70,6 +94,7 @@ struct Schedule {
   std::vector<std::vector<Action>> lists;  // [rank]
 
   const std::vector<Action>& actions(int rank) const { return lists[static_cast<std::size_t>(rank)]; }
+  ListBuilder rank(int r) { return ListBuilder(lists[static_cast<std::size_t>(r)]); }
 };
 
 // A channel is one ordered FIFO between two ranks: activations or gradients. Its message order is the producer's
