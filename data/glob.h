@@ -1,0 +1,14 @@
+// File name patterns, expanded by us rather than by the shell: the same list on every rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace train_gpt {
+
+// The files that `pattern` names (glob(3) with {a,b} and ~), sorted by bytes, without directories and duplicates.
+// A name that exists is itself, whatever characters it has. Throws std::invalid_argument naming `option` and the
+// pattern if no file matches.
+std::vector<std::string> expand_glob(const std::string& pattern, const std::string& option);
+
+}  // namespace train_gpt

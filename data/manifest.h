@@ -1,0 +1,39 @@
+// What is known about a token file beyond its ids: FILE.json beside FILE, written by `train_gpt prepare`.
+// llm.c's token files have none, which is fine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace train_gpt {
+
+struct Manifest {
+  struct Document {
+    std::string file;              // as it was found
+    std::int64_t first_token = 0;  // of its text, behind the end-of-text id that precedes it
+    std::int64_t tokens = 0;
+  };
+
+  std::string tokenizer;         // "bytes"
+  std::int64_t vocab = 0;        // ids are below it
+  std::int64_t end_of_text = 0;  // the id that precedes every document
+  std::int64_t tokens = 0;       // in the token file, as its header says
+  std::vector<Document> documents;
+};
+
+std::string manifest_path(const std::string& token_file);
+
+// `path`: where to, under that very name. Throws std::runtime_error naming it.
+void write_manifest(const std::string& path, const Manifest& manifest);
+
+// Nothing if the token file has no manifest. Throws std::invalid_argument naming the manifest if it cannot be read, or
+// if it speaks of another number of tokens than the token file's header.
+std::optional<Manifest> read_manifest(const std::string& token_file);
+
+// The vocabulary that the manifests of the files of `pattern` agree on; nothing if none of them has one. Throws
+// std::invalid_argument naming two that disagree.
+std::optional<std::int64_t> vocab_of(const std::string& pattern, const std::string& option);
+
+}  // namespace train_gpt
