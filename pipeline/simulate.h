@@ -41,6 +41,7 @@ struct StageCosts {
   std::vector<double> fused;                   // [virtual stage], or empty
   double latency = 0.0;                        // milliseconds
   double transfer = 0.0;                       // milliseconds during which a message occupies its channel
+  double message_bytes = 0.0;                  // 0: unknown
 };
 
 // Throws std::invalid_argument if a list has another length than 1, p or p*v, or a value is negative or not finite.
