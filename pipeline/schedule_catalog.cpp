@@ -24,8 +24,23 @@ struct Entry {
 std::span<const Entry> catalog() {
   using Request = const ScheduleRequest&;
   static const std::array entries{
+      // clang-format off
       Entry{"gpipe", 1, false, false, Needs::nothing, [](Request q) { return gpipe(q.ranks, q.micro_batches); }},
       Entry{"1f1b", 1, false, false, Needs::nothing, [](Request q) { return one_f_one_b(q.ranks, q.micro_batches); }},
+      Entry{"interleaved", 2, true, true, Needs::nothing,
+            [](Request q) { return interleaved(q.ranks, q.micro_batches, q.chunks, q.group_size); }},
+      Entry{"breadth-first", 2, true, false, Needs::nothing,
+            [](Request q) { return breadth_first(q.ranks, q.micro_batches, q.chunks); }},
+      Entry{"zb-h1", 1, false, false, Needs::nothing, [](Request q) { return zb_h1(q.ranks, q.micro_batches); }},
+      Entry{"zb-h2", 1, false, false, Needs::nothing, [](Request q) { return zb_h2(q.ranks, q.micro_batches); }},
+      Entry{"interleaved-zb", 2, true, true, Needs::nothing,
+            [](Request q) { return interleaved_zb(q.ranks, q.micro_batches, q.chunks, q.group_size); }},
+      Entry{"zb-v", 2, false, false, Needs::nothing, [](Request q) { return zb_v(q.ranks, q.micro_batches); }},
+      Entry{"dualpipe", 1, false, false, Needs::even_and_twice_the_ranks,
+            [](Request q) { return dualpipe(q.ranks, q.micro_batches); }},
+      Entry{"dualpipev", 2, false, false, Needs::twice_the_ranks,
+            [](Request q) { return dualpipev(q.ranks, q.micro_batches); }},
+      // clang-format on
   };
   return entries;
 }
