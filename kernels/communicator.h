@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace train_gpt {
@@ -43,13 +44,17 @@ class Communicator {
   // Starts sending `bytes` bytes from `data` on a channel of which this rank is the source, after everything that is
   // already enqueued on the device's compute stream. `data` stays untouched until the ticket is done.
   virtual Ticket send(int channel, const void* data, std::int64_t bytes) = 0;
-  // Starts receiving the channel's next message (exactly `bytes` bytes; anything else is an error, never a short read).
+  // Starts receiving the channel's next message (exactly `bytes` bytes; anything else is an error, never a short read),
+  // after everything that is already enqueued on the device's compute stream (which may still read the buffer).
   virtual Ticket receive(int channel, void* data, std::int64_t bytes) = 0;
 
   // True if the operation is complete for the host. Completed tickets may be asked again.
   virtual bool done(Ticket ticket) = 0;
   // Orders what the device computes next after the operation: the host waits (cpu), or the compute stream does (cuda).
   virtual void await(Ticket ticket) = 0;
+  // Called again and again while the host waits in await(): it may move other communicators on, and it may throw when
+  // the wait has lasted too long.
+  void set_idle_hook(std::function<void()> hook) { idle_hook_ = std::move(hook); }
   // Lets the library move messages. Cheap; called every few milliseconds.
   virtual void progress() = 0;
 
@@ -81,6 +86,14 @@ class Communicator {
     std::int64_t end = 0;
   };
   static Piece piece(std::int64_t count, int r, int pieces);
+
+ protected:
+  void idle() const {
+    if (idle_hook_) idle_hook_();
+  }
+
+ private:
+  std::function<void()> idle_hook_;
 };
 
 // Calls `poll` until it returns true: about 50 times with sched_yield, then with naps growing from 20 us to 1 ms, so

@@ -119,7 +119,11 @@ class LocalCommunicator final : public Communicator {
     return true;
   }
   void await(Ticket ticket) override {
-    wait_until([&] { return done(ticket); });
+    wait_until([&] {
+      if (done(ticket)) return true;
+      idle();
+      return false;
+    });
   }
   void progress() override {}
 

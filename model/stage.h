@@ -55,6 +55,14 @@ struct ParameterView {
   float* gradients = nullptr;
 };
 
+// Where in the gradient arena a stage adds its gradients, and when: the matrix of a streamed head in F, all else in W.
+struct GradientRange {
+  std::int64_t offset = 0;    // elements from the start of the gradient arena
+  std::int64_t elements = 0;
+  bool in_forward = false;
+};
+std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaLayout& layout);
+
 // Pointers of one action. Unused ones may be null.
 struct StageSlots {
   const void* input = nullptr;            // (B,T,C) from the previous stage; read by F only (F keeps what it needs)

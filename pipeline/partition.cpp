@@ -36,10 +36,11 @@ void check_partition(const Partition& cuts, const ModelConfig& model, int stages
   check_depth(model, stages);
   const int units = unit_count(model);
   const bool positive = std::all_of(cuts.begin(), cuts.end(), [](int n) { return n >= 1; });
-  if (positive && static_cast<int>(cuts.size()) == stages && std::accumulate(cuts.begin(), cuts.end(), 0) == units) return;
+  if (positive && static_cast<int>(cuts.size()) == stages && std::accumulate(cuts.begin(), cuts.end(), 0) == units)
+    return;
   throw std::invalid_argument("--partition " + join(cuts) + ": must be " + std::to_string(stages) +
-                              " numbers >= 1 (units per virtual stage) that add up to the model's " + std::to_string(units) +
-                              " units, for example " + join(uniform_partition(model, stages)));
+                              " numbers >= 1 (units per virtual stage) that add up to the model's " +
+                              std::to_string(units) + " units, for example " + join(uniform_partition(model, stages)));
 }
 
 }  // namespace train_gpt

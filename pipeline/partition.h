@@ -15,8 +15,8 @@ using Partition = std::vector<int>;
 // than stages.
 Partition uniform_partition(const ModelConfig& model, int stages);
 
-// `cuts` as given by --partition. Throws std::invalid_argument, naming the option and what would be right, unless it is a
-// partition of this model into this many stages.
+// `cuts` as given by --partition. Throws std::invalid_argument, naming the option and what would be right, unless it is
+// a partition of this model into this many stages.
 void check_partition(const Partition& cuts, const ModelConfig& model, int stages);
 
 }  // namespace train_gpt

@@ -34,7 +34,8 @@ constexpr int kSendSlots = 2;
 constexpr int kLeastReceiveSlots = 2;
 
 // Receive slots of every channel: the longest queue of the training schedule and of validation, at least two.
-std::vector<int> receive_slots(const PlanRequest& request, const ChannelTable& table, std::vector<int> validation_queues) {
+std::vector<int> receive_slots(const PlanRequest& request, const ChannelTable& table,
+                               std::vector<int> validation_queues) {
   std::vector<int> slots = std::move(validation_queues);
   for (int& n : slots) n = std::max(n, kLeastReceiveSlots);
   const Simulation simulation = simulate(request.schedule, request.costs, {.intervals = false});
@@ -233,7 +234,7 @@ class RankPlanner {
   const std::vector<int>& receive_slots_;
   RankPlan plan_;
   std::vector<SlotNumbers> pool_numbers_;
-  std::map<int, int> messages_;        // ring -> messages so far in this list
+  std::map<int, int> messages_;         // ring -> messages so far in this list
   std::map<int, HandOver> hand_overs_;  // ring -> parcels between the two stages
   std::map<Key, ActionPlan> held_;
 };
@@ -252,7 +253,8 @@ void check_request(const PlanRequest& request) {
   }
   if (request.schedule.placement.kind == Placement::Kind::bidirectional && batch.groups != 2) {
     throw std::invalid_argument("--accumulation-groups " + std::to_string(batch.groups) + ": schedule " +
-                                request.schedule.name + " sums the micro-batches of each direction apart, which is 2 groups");
+                                request.schedule.name +
+                                " sums the micro-batches of each direction apart, which is 2 groups");
   }
 }
 

@@ -1,5 +1,5 @@
-// The plan: everything about a training run that is decided before it starts. From the schedule follow, per rank, how many
-// activations, pending weight gradients and messages are alive at once; from the model their bytes. All memory is
+// The plan: everything about a training run that is decided before it starts. From the schedule follow, per rank, how
+// many activations, pending weight gradients and messages are alive at once; from the model their bytes. All memory is
 // allocated from this plan before step 0 and never grows. Nothing here touches a device or another rank: every rank
 // computes the plans of all ranks from the same inputs and gets the same answer.
 #pragma once
@@ -16,11 +16,11 @@
 namespace train_gpt {
 
 struct BatchShape {
-  std::int64_t rows = 4;      // b, of one micro-batch
-  std::int64_t seq_len = 256; // T
-  int micro_batches = 8;      // m, per step and replica
-  int replicas = 1;           // d
-  int groups = 1;             // G: contiguous groups of micro-batches whose gradients are summed apart, then in order
+  std::int64_t rows = 4;       // b, of one micro-batch
+  std::int64_t seq_len = 256;  // T
+  int micro_batches = 8;       // m, per step and replica
+  int replicas = 1;            // d
+  int groups = 1;              // G: contiguous groups of micro-batches whose gradients are summed apart, then in order
 
   std::int64_t micro_batch_tokens() const { return rows * seq_len; }
   std::int64_t step_rows() const { return rows * micro_batches * replicas; }
@@ -30,14 +30,14 @@ struct BatchShape {
 struct PlanRequest {
   ModelConfig model;
   BatchShape batch;
-  Schedule schedule;            // already validated
-  Partition partition;          // units per model stage
+  Schedule schedule;    // already validated
+  Partition partition;  // units per model stage
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the model; empty: none
   Precision precision = Precision::fp32;
   std::int64_t workspace_bytes = 0;  // Device::workspace_bytes for these sizes
   Costs costs;                       // for the lengths of the message queues
-  bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
+  bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
 };
 
 // Activation memory comes in pools of equal slots, one pool per lifetime (see model/stage.h) and size.
@@ -66,7 +66,8 @@ struct StagePlan {
   int pools[3] = {-1, -1, -1};  // indices into RankPlan::pools by Lifetime; -1: nothing to keep
 };
 
-// What one action of a list works with: slots in its stage's pools (by Lifetime), and the buffers of its input and output
+// What one action of a list works with: slots in its stage's pools (by Lifetime), and the buffers of its input and
+// output
 // (-1: none, it reads tokens, computes the loss or is a W).
 struct ActionPlan {
   int slots[3] = {-1, -1, -1};
@@ -89,12 +90,12 @@ struct RankPlan {
   std::vector<ActionPlan> actions;     // parallel to the schedule's list
   std::vector<ActionPlan> validation;  // parallel to the forward-only list
   ArenaLayout layout;
-  std::int64_t boundary_bytes = 0;     // of one ring slot
+  std::int64_t boundary_bytes = 0;  // of one ring slot
   std::int64_t scratch_bytes = 0;
   bool has_embedding = false;
   bool has_head = false;
-  std::vector<MemoryLine> memory;      // every allocation, in the order in which they are made
-  int live_micro_batches = 0;          // most (stage, micro-batch) pairs between F and W at once
+  std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
+  int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
 
   const StagePlan& stage_plan(int stage) const;
   std::int64_t total_bytes() const;

@@ -26,7 +26,8 @@ std::int64_t atoms(const std::vector<TensorInfo>& tensors, const ArenaLayout& la
 }  // namespace
 
 std::string pool_name(const Pool& pool) {
-  static constexpr std::array<const char*, 3> kNames = {"activations F..I", "activations F..W", "pending weight grads I..W"};
+  static constexpr std::array<const char*, 3> kNames = {"activations F..I", "activations F..W",
+                                                        "pending weight grads I..W"};
   return kNames[static_cast<std::size_t>(pool.lifetime)];
 }
 
@@ -64,7 +65,8 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   line(memory::tokens, (plan.has_embedding ? tokens : 0) + (plan.has_head ? 2 * tokens : 0));
   line(memory::scratch, plan.scratch_bytes);
   line(memory::workspace, request.workspace_bytes);
-  line(memory::norms, atoms(model_tensors(request.model), plan.layout) * static_cast<std::int64_t>(sizeof(double)) + 256);
+  line(memory::norms,
+       atoms(model_tensors(request.model), plan.layout) * static_cast<std::int64_t>(sizeof(double)) + 256);
 }
 
 std::int64_t RankPlan::total_bytes() const {
@@ -121,9 +123,9 @@ std::string memory_table(const Plan& plan) {
   for (const std::string& name : names) row(name, [&](const RankPlan& r) { return cell(r, name); });
   row("total", [](const RankPlan& r) { return format_bytes(r.total_bytes()); });
   if (columns < plan.ranks.size()) {
-    const auto largest = std::max_element(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& a, const RankPlan& b) {
-      return a.total_bytes() < b.total_bytes();
-    });
+    const auto largest =
+        std::max_element(plan.ranks.begin(), plan.ranks.end(),
+                         [](const RankPlan& a, const RankPlan& b) { return a.total_bytes() < b.total_bytes(); });
     table += "and " + std::to_string(plan.ranks.size() - columns) + " more ranks; the largest is rank " +
              std::to_string(largest->rank) + " with " + format_bytes(largest->total_bytes()) + "\n";
   }

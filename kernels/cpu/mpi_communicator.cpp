@@ -69,7 +69,9 @@ class MpiCommunicator final : public Communicator {
   void await(Ticket ticket) override {
     wait_until([&] {
       progress();
-      return done(ticket);
+      if (done(ticket)) return true;
+      idle();
+      return false;
     });
   }
 

@@ -1,0 +1,180 @@
+#include "pipeline/executor.h"
+
+#include <chrono>
+
+namespace train_gpt {
+namespace {
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// True where micro-batch `mb` is the last of its group: groups end at floor(m * g / G), g = 1 .. G.
+bool ends_group(int mb, int m, int groups) {
+  for (int g = 1; g <= groups; ++g) {
+    if (static_cast<std::int64_t>(m) * g / groups == mb + 1) return true;
+  }
+  return false;
+}
+
+int messages_in(const std::vector<ActionPlan>& plans, int ring) {
+  int count = 0;
+  for (const ActionPlan& plan : plans) count += plan.input_ring == ring ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory)
+    : device_(device),
+      pipeline_(pipeline),
+      plan_(plan),
+      rank_plan_(memory.plan()),
+      memory_(memory),
+      table_(plan.request.schedule.placement) {
+  for (const StagePlan& stage : rank_plan_.stages) stages_.emplace_back(device_, stage.shape);
+  for (const Ring& ring : rank_plan_.rings)
+    rings_.push_back({std::vector<Ticket>(static_cast<std::size_t>(ring.slots)), 0, 0});
+  std::vector<Communicator::ChannelEnds> ends;
+  for (const Channel& channel : table_.channels()) ends.push_back({channel.source, channel.destination});
+  pipeline_.open_channels(ends);
+  marks_.reserve(rank_plan_.actions.size());
+  last_progress_ = steady_seconds();
+}
+
+void Executor::train_step(float dloss, const std::function<void(std::size_t)>& after_action) {
+  run(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, /*with_gradient=*/true, dloss, after_action);
+}
+
+void Executor::validate() {
+  run(plan_.validation.actions(rank_plan_.rank), rank_plan_.validation, /*with_gradient=*/false, 0.0F, {});
+}
+
+void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, bool with_gradient,
+                   float dloss, const std::function<void(std::size_t)>& after_action) {
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    rings_[i].posted = 0;
+    if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
+    rings_[i].expected = messages_in(plans, static_cast<int>(i));
+    for (int slot = 0; slot < rank_plan_.rings[i].slots; ++slot) post_receive(i);
+  }
+  marks_.clear();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    ActionMarks marks;
+    current_ = &list[i];
+    marks.wait_begin = device_.mark();
+    wait_for(plans[i]);
+    marks.begin = device_.mark();
+    work(list[i], plans[i], with_gradient, dloss);
+    marks.end = device_.mark();
+    send(plans[i]);
+    marks_.push_back(marks);
+    last_progress_ = steady_seconds();
+    if (after_action) after_action(i);
+  }
+  for (std::size_t i = 0; i < rings_.size(); ++i) {  // nothing of this list is left in flight
+    if (rank_plan_.rings[i].kind != Ring::Kind::send) continue;
+    phase_ = Phase::waiting_for_send_slot;
+    waiting_ring_ = static_cast<int>(i);
+    for (const Ticket ticket : rings_[i].tickets) pipeline_.await(ticket);
+  }
+  current_ = nullptr;
+  phase_ = Phase::idle;
+}
+
+// Starts the next receive of a ring, if the list has one left.
+void Executor::post_receive(std::size_t ring) {
+  RingState& state = rings_[ring];
+  if (state.posted == state.expected) return;
+  const int slot = state.posted % rank_plan_.rings[ring].slots;
+  state.tickets[static_cast<std::size_t>(slot)] = pipeline_.receive(
+      rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot), rank_plan_.boundary_bytes);
+  ++state.posted;
+}
+
+void Executor::wait_for(const ActionPlan& plan) {
+  const auto await_slot = [&](int ring, int slot) {
+    waiting_ring_ = ring;
+    pipeline_.await(rings_[static_cast<std::size_t>(ring)].tickets[static_cast<std::size_t>(slot)]);
+  };
+  if (plan.input_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.input_ring)].kind == Ring::Kind::receive) {
+    phase_ = Phase::waiting_for_input;
+    await_slot(plan.input_ring, plan.input_slot);
+  }
+  if (plan.output_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)].kind == Ring::Kind::send) {
+    phase_ = Phase::waiting_for_send_slot;
+    await_slot(plan.output_ring, plan.output_slot);
+  }
+  phase_ = Phase::working;
+}
+
+void Executor::work(const Action& action, const ActionPlan& plan, bool with_gradient, float dloss) {
+  const StagePlan& stage_plan = rank_plan_.stage_plan(action.stage);
+  Stage& stage = stages_[static_cast<std::size_t>(&stage_plan - rank_plan_.stages.data())];
+  const ParameterView parameters{
+      .layout = &rank_plan_.layout,
+      .values = memory_.parameters(),
+      .low = memory_.low_parameters(),
+      .gradients = memory_.group_gradients() != nullptr ? memory_.group_gradients() : memory_.gradients()};
+  void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
+  void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
+  const bool forward = action.op == Op::forward;
+  const StageSlots slots{.input = forward ? input : nullptr,
+                         .output = forward ? output : nullptr,
+                         .output_gradient = forward ? nullptr : input,
+                         .input_gradient = forward ? nullptr : output,
+                         .forward_to_input = memory_.pool_slot(stage_plan.pools[0], plan.slots[0]),
+                         .forward_to_weight = memory_.pool_slot(stage_plan.pools[1], plan.slots[1]),
+                         .input_to_weight = memory_.pool_slot(stage_plan.pools[2], plan.slots[2]),
+                         .scratch = memory_.scratch(),
+                         .tokens = memory_.tokens(action.micro_batch),
+                         .targets = memory_.targets(action.micro_batch),
+                         .losses = memory_.losses(action.micro_batch)};
+  if (forward) stage.forward(slots, parameters, dloss, with_gradient);
+  if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
+  if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
+  if (with_gradient && memory_.group_gradients() != nullptr) flush_group(action);
+}
+
+// After the last micro-batch of a group has added its part to a tensor's group sum, the group joins the total. The
+// matrix of a streamed head gets its gradient in F, everything else in W.
+void Executor::flush_group(const Action& action) {
+  const BatchShape& batch = plan_.request.batch;
+  if (action.op == Op::backward_input || !ends_group(action.micro_batch, batch.micro_batches, batch.groups)) return;
+  const StageShape& shape = rank_plan_.stage_plan(action.stage).shape;
+  for (const GradientRange& range : gradient_ranges(shape, rank_plan_.layout)) {
+    if (range.in_forward != (action.op == Op::forward)) continue;
+    float* group = memory_.group_gradients() + range.offset;
+    device_.add(memory_.gradients() + range.offset, group, range.elements);
+    device_.zero(group, range.elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+}
+
+void Executor::send(const ActionPlan& plan) {
+  if (plan.input_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.input_ring)].kind == Ring::Kind::receive) {
+    post_receive(static_cast<std::size_t>(plan.input_ring));  // its slot is free again
+  }
+  if (plan.output_ring < 0) return;
+  const Ring& ring = rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)];
+  if (ring.kind != Ring::Kind::send) return;
+  RingState& state = rings_[static_cast<std::size_t>(plan.output_ring)];
+  state.tickets[static_cast<std::size_t>(plan.output_slot)] =
+      pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), rank_plan_.boundary_bytes);
+}
+
+std::string Executor::doing() const {
+  if (current_ == nullptr || phase_ == Phase::idle) return "between two steps";
+  const std::string action = to_string(*current_);
+  if (phase_ == Phase::working) return "computing " + action;
+  const Ring& ring = rank_plan_.rings[static_cast<std::size_t>(waiting_ring_)];
+  const Channel& channel = table_.channels()[static_cast<std::size_t>(ring.channel)];
+  const std::string kind = channel.kind == Channel::Kind::activation ? "activation" : "gradient";
+  if (phase_ == Phase::waiting_for_input) {
+    return "waiting for the " + kind + " of micro-batch " + std::to_string(current_->micro_batch) + " from rank " +
+           std::to_string(channel.source) + ", to run " + action;
+  }
+  return "waiting until rank " + std::to_string(channel.destination) + " has taken an earlier " + kind + ", to run " +
+         action;
+}
+
+}  // namespace train_gpt

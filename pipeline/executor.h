@@ -1,0 +1,75 @@
+// The executor runs one rank's list: wait for the input, run the action, hand the output to its channel. Everything
+// hard (slots, buffers, channels) was decided by the plan. It knows neither MPI nor CUDA.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/communicator.h"
+#include "kernels/device.h"
+#include "pipeline/plan.h"
+#include "pipeline/rank_memory.h"
+#include "pipeline/schedule_channels.h"
+
+namespace train_gpt {
+
+// When an action waited and worked, as marks of the device; resolved with Device::time_ms after the step.
+struct ActionMarks {
+  Device::Mark wait_begin = 0;
+  Device::Mark begin = 0;
+  Device::Mark end = 0;
+};
+
+class Executor {
+ public:
+  // `pipeline` has the ranks of one pipeline; opens its channels (collective). All referenced objects outlive this one.
+  Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory);
+
+  // Runs the training list of this rank once: gradients are added to memory.gradients(), losses are written. `dloss` is
+  // 1 / valid targets of the step. Tokens and targets are in memory before.
+  // `after_action(i)` is called after action i has been enqueued and its output is on its way.
+  void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
+  // Runs the forward-only list: losses are written, nothing else changes.
+  void validate();
+
+  // Marks of the last train_step or validate, parallel to the list that ran.
+  const std::vector<ActionMarks>& marks() const { return marks_; }
+
+  // What the rank does right now, for people: "waiting for the activation of micro-batch 3 from rank 0, for 2F3". Valid
+  // at any time, also inside hooks.
+  std::string doing() const;
+  // Time at which the rank last finished an action (steady clock, seconds).
+  double last_progress() const { return last_progress_; }
+
+ private:
+  struct RingState {
+    std::vector<Ticket> tickets;  // per slot
+    int posted = 0;               // receives started in this list
+    int expected = 0;             // messages of this list
+  };
+
+  void run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, bool with_gradient, float dloss,
+           const std::function<void(std::size_t)>& after_action);
+  void post_receive(std::size_t ring);
+  void wait_for(const ActionPlan& plan);
+  void work(const Action& action, const ActionPlan& plan, bool with_gradient, float dloss);
+  void flush_group(const Action& action);
+  void send(const ActionPlan& plan);
+
+  Device& device_;
+  Communicator& pipeline_;
+  const Plan& plan_;
+  const RankPlan& rank_plan_;
+  RankMemory& memory_;
+  ChannelTable table_;
+  std::vector<Stage> stages_;  // parallel to rank_plan_.stages
+  std::vector<RingState> rings_;
+  std::vector<ActionMarks> marks_;
+  const Action* current_ = nullptr;
+  enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
+  int waiting_ring_ = -1;
+  double last_progress_ = 0;
+};
+
+}  // namespace train_gpt
