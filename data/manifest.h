@@ -25,8 +25,8 @@ struct Manifest {
 
 std::string manifest_path(const std::string& token_file);
 
-// `path`: where to, under that very name. Throws std::runtime_error naming it.
-void write_manifest(const std::string& path, const Manifest& manifest);
+// The JSON text of FILE.json.
+std::string manifest_text(const Manifest& manifest);
 
 // Nothing if the token file has no manifest. Throws std::invalid_argument naming the manifest if it cannot be read, or
 // if it speaks of another number of tokens than the token file's header.

@@ -33,6 +33,8 @@ class TokenFile {
   void check_ids(std::int64_t vocab) const;
 
  private:
+  void check_range(std::int64_t first, std::int64_t count, std::int64_t vocab) const;
+
   std::string path_;
   std::int64_t token_count_ = 0;
   int bytes_per_token_ = 0;

@@ -1,0 +1,75 @@
+#include "data/temporary_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+namespace train_gpt {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+TemporaryFile::TemporaryFile(const std::string& path)
+    : path_(path), temporary_path_(path + ".partial-" + std::to_string(getpid())) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw std::invalid_argument("cannot make the folder '" + folder.string() + "' for '" + path +
+                                "': " + error.message());
+  }
+  if (std::filesystem::is_directory(path, error)) {
+    throw std::invalid_argument("cannot write '" + path + "': it is a directory; name a file in it");
+  }
+  descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw std::invalid_argument("cannot write '" + path + "': " + std::strerror(errno));
+  buffer_.reserve(kBufferBytes);
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!committed_) unlink(temporary_path_.c_str());
+}
+
+void TemporaryFile::fail(const std::string& what) const {
+  throw std::runtime_error("cannot " + what + " '" + path_ + "': " + std::strerror(errno));
+}
+
+void TemporaryFile::append(std::span<const char> bytes) {
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  if (buffer_.size() >= kBufferBytes) write_out();
+}
+
+void TemporaryFile::write_out() {
+  for (std::size_t done = 0; done < buffer_.size();) {
+    const ssize_t written = write(descriptor_, buffer_.data() + done, buffer_.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    done += static_cast<std::size_t>(written);
+  }
+  buffer_.clear();
+}
+
+void TemporaryFile::overwrite(std::int64_t offset, std::span<const char> bytes) {
+  write_out();
+  if (pwrite(descriptor_, bytes.data(), bytes.size(), offset) != static_cast<ssize_t>(bytes.size())) fail("write");
+}
+
+void TemporaryFile::flush() {
+  write_out();
+  if (fsync(descriptor_) != 0) fail("write");
+}
+
+void TemporaryFile::commit() {
+  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename the finished file to");
+  committed_ = true;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,41 @@
+// A file that appears under its name only when it is complete, so that a crash or a full disk leaves an older file of
+// that name as it was.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace train_gpt {
+
+class TemporaryFile {
+ public:
+  // Creates `path`.partial-<process>; makes missing folders. Throws std::invalid_argument if that is not possible.
+  explicit TemporaryFile(const std::string& path);
+  // Removes what was written unless commit() has been called.
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  // Appends; buffered. These throw std::runtime_error naming the path.
+  void append(std::span<const char> bytes);
+  // Replaces bytes that were appended before.
+  void overwrite(std::int64_t offset, std::span<const char> bytes);
+  // Brings everything to the disk.
+  void flush();
+  // Gives the file its name, replacing an older one. Call flush() first.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+  void write_out();
+
+  std::string path_;
+  std::string temporary_path_;
+  int descriptor_ = -1;
+  bool committed_ = false;
+  std::vector<char> buffer_;
+};
+
+}  // namespace train_gpt
