@@ -15,26 +15,59 @@
 
 namespace train_gpt {
 
+// C hidden, Vp padded vocabulary, maxT longest sequence. Weights are (outputs, inputs).
+enum class TensorKind : std::uint8_t {
+  wte,       // (Vp,C) token embedding; rows >= V are padding and stay 0
+  wpe,       // (maxT,C) position embedding
+  ln1w,      // (C) from here to fcprojb: one per layer
+  ln1b,      // (C)
+  qkvw,      // (3C,C)
+  qkvb,      // (3C)
+  attprojw,  // (C,C)
+  attprojb,  // (C)
+  ln2w,      // (C)
+  ln2b,      // (C)
+  fcw,       // (4C,C)
+  fcb,       // (4C)
+  fcprojw,   // (C,4C)
+  fcprojb,   // (C)
+  lnfw,      // (C)
+  lnfb,      // (C)
+  headw,     // (Vp,C) classifier of untied models; rows >= V are padding and stay 0
+};
+
 struct TensorInfo {
   std::string name;  // "h3.qkvw", "wte"
-  int unit = 0;      // the unit that owns it; wte: the embedding (a tied head reads it too)
+  TensorKind kind = TensorKind::wte;
+  int unit = 0;  // the unit that owns it; wte: the embedding (a tied head reads it too)
   std::int64_t elements = 0;
   std::int64_t offset = 0;      // elements before it in a model file's body
   std::int64_t first_atom = 0;  // atoms before it, over the whole model
   bool decays = false;          // matrices and embeddings: weight decay applies
+
+  std::int64_t atoms() const { return (elements + kAtomElements - 1) / kAtomElements; }
 };
 
 // All tensors in canonical order.
 std::vector<TensorInfo> model_tensors(const ModelConfig& config);
 
+// Position of a tensor in model_tensors. `layer` counts for the kinds that every layer has; else it is ignored.
+int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t layer = 0);
+
+std::int64_t element_count(const ModelConfig& config);  // of all tensors, padding rows included
+std::int64_t atom_count(const ModelConfig& config);     // of all tensors
+
 // Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
-// gradients, first and second moments), every tensor 256-byte aligned, the same offsets in each kind. When a tied
-// model's embedding and head units are both here, wte appears once as parameter and twice as gradient (see
-// head_wte_gradient).
+// gradients, first and second moments), the same offsets in each kind. Tensors start at multiples of 128 elements, so
+// that they are 256-byte aligned in fp32 and in bf16 arenas. When a tied model's embedding and head units are both
+// here, wte appears once as parameter and twice as gradient (see head_wte_gradient).
 struct ArenaLayout {
   struct Entry {
     int tensor = 0;           // index into model_tensors
     std::int64_t offset = 0;  // elements from the start of the arena
+    // One rank of a pipeline owns each tensor: norms, hashes and files take it from there. False only for the wte of a
+    // tied head whose embedding lives on another rank.
+    bool owned = true;
   };
   std::vector<Entry> entries;  // canonical order
   std::int64_t elements = 0;   // of parameters, and of each moment
@@ -50,7 +83,14 @@ struct ArenaLayout {
 ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units);
 
 // Deterministic initial values of one tensor, GPT-2's: N(0, 0.02), residual projections scaled by 1/sqrt(2 layers),
-// biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v or the partition.
+// biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v, the partition, the
+// number of threads or the machine's math library.
 void initialise(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed);
+// Elements [begin, begin + count) of the same, into out(count).
+void initialise_range(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed,
+                      std::int64_t begin, std::int64_t count);
+// All tensors of a rank, in its arena on the device.
+void initialise_arena(Device& device, float* values, const ModelConfig& config, const ArenaLayout& layout,
+                      std::uint64_t seed);
 
 }  // namespace train_gpt

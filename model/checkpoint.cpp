@@ -1,0 +1,188 @@
+#include "model/checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+namespace train_gpt {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "model files are little-endian and mapped as they are");
+
+constexpr std::int32_t kModelMagic = 20240326;
+constexpr std::int32_t kTokenMagic = 20240520;
+constexpr std::size_t kHeaderInts = 256;
+constexpr std::int64_t kHeaderBytes = 4 * std::int64_t{kHeaderInts};
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements that pass through host memory at a time
+
+using Header = std::array<std::int32_t, kHeaderInts>;
+
+std::int64_t file_bytes(const ModelConfig& config, Precision precision) {
+  return kHeaderBytes + element_count(config) * element_size(precision);
+}
+
+Header header_of(const ModelConfig& config, Precision precision) {
+  Header header = {};
+  header[0] = kModelMagic;
+  header[1] = precision == Precision::fp32 ? 3 : 5;
+  header[2] = static_cast<std::int32_t>(config.max_seq_len);
+  header[3] = static_cast<std::int32_t>(config.vocab);
+  header[4] = static_cast<std::int32_t>(config.layers);
+  header[5] = static_cast<std::int32_t>(config.heads);
+  header[6] = static_cast<std::int32_t>(config.hidden);
+  header[7] = static_cast<std::int32_t>(config.padded_vocab());
+  header[8] = config.tied ? 0 : 1;
+  return header;
+}
+
+// What is wrong with the first two numbers of a header; empty if nothing.
+std::string wrong_kind(const Header& header) {
+  const auto magic = static_cast<std::uint32_t>(header[0]);
+  if (header[0] == kTokenMagic) return "is a token file; a model file begins with the number 20240326";
+  if (__builtin_bswap32(magic) == static_cast<std::uint32_t>(kModelMagic))
+    return "is big-endian; model files are little-endian";
+  if (header[0] != kModelMagic)
+    return "begins with the number " + std::to_string(header[0]) + "; a model file begins with 20240326";
+  if (header[1] == 1 || header[1] == 2)
+    return "has version " + std::to_string(header[1]) +
+           ", without padding of the vocabulary; export the model again as version 3 (fp32) or 5 (bf16)";
+  if (header[1] != 3 && header[1] != 5)
+    return "has version " + std::to_string(header[1]) + "; known are 3 (fp32) and 5 (bf16)";
+  return "";
+}
+
+ModelConfig config_of(const Header& header) {
+  ModelConfig config;
+  config.max_seq_len = header[2];
+  config.vocab = header[3];
+  config.layers = header[4];
+  config.heads = header[5];
+  config.hidden = header[6];
+  config.tied = header[8] == 0;
+  return config;
+}
+
+void check_sizes(const std::string& path, const Header& header, std::int64_t bytes) {
+  const ModelConfig config = config_of(header);
+  const auto refuse = [&](const std::string& why) { throw std::invalid_argument(path + ": " + why); };
+  try {
+    check(config);
+  } catch (const std::invalid_argument& error) {
+    refuse(std::string("contradictory sizes in the header: ") + error.what());
+  }
+  if (header[7] != config.padded_vocab())
+    refuse("header says a padded vocabulary of " + std::to_string(header[7]) + "; for a vocabulary of " +
+           std::to_string(config.vocab) + " it must be " + std::to_string(config.padded_vocab()));
+  if (header[8] != 0 && header[8] != 1)
+    refuse("header number 8 is " + std::to_string(header[8]) + "; it must be 0 (tied) or 1 (untied)");
+  const std::int64_t right = file_bytes(config, header[1] == 3 ? Precision::fp32 : Precision::bf16);
+  if (bytes != right)
+    refuse("has " + std::to_string(bytes) + " bytes; a model of the sizes in its header has " + std::to_string(right) +
+           (bytes < right ? ". The file is cut off: copy it again" : ". Something was appended: copy it again"));
+}
+
+// visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena
+template <class Visit>
+void for_each_piece(const ModelConfig& config, const ArenaLayout& layout, bool owned_only, const Visit& visit) {
+  const std::vector<TensorInfo> tensors = model_tensors(config);
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    if (owned_only && !entry.owned) continue;
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece)
+      visit(tensor, entry.offset + begin, begin, std::min(kPiece, tensor.elements - begin));
+  }
+}
+
+// Elements of a tensor before its padding rows.
+std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo& tensor) {
+  const bool padded = tensor.kind == TensorKind::wte || tensor.kind == TensorKind::headw;
+  return padded ? config.vocab * config.hidden : tensor.elements;
+}
+
+}  // namespace
+
+ModelFile::ModelFile(const std::string& path) : file_(path) {
+  const auto bytes = static_cast<std::int64_t>(file_.bytes().size());
+  if (bytes < kHeaderBytes)
+    throw std::invalid_argument(path + ": has " + std::to_string(bytes) + " bytes; a model file's header alone has " +
+                                std::to_string(kHeaderBytes));
+  Header header = {};
+  std::memcpy(header.data(), file_.bytes().data(), static_cast<std::size_t>(kHeaderBytes));
+  const std::string wrong = wrong_kind(header);
+  if (!wrong.empty()) throw std::invalid_argument(path + ": " + wrong);
+  check_sizes(path, header, bytes);
+  config_ = config_of(header);
+  precision_ = header[1] == 3 ? Precision::fp32 : Precision::bf16;
+}
+
+void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) const {
+  const std::int64_t stored = std::clamp<std::int64_t>(elements_before_padding(config_, tensor) - begin, 0, count);
+  const std::byte* in = file_.bytes().data() + kHeaderBytes + (tensor.offset + begin) * element_size(precision_);
+  if (precision_ == Precision::fp32) {
+    std::memcpy(out, in, static_cast<std::size_t>(stored) * sizeof(float));
+  } else {
+    for (std::int64_t i = 0; i < stored; ++i) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, in + 2 * i, sizeof bits);
+      out[i] = from_bf16(bits);
+    }
+  }
+  std::fill(out + stored, out + count, 0.0F);
+}
+
+void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
+  std::vector<float> host(static_cast<std::size_t>(kPiece));
+  for_each_piece(config_, layout, /*owned_only=*/false,
+                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
+                   read(host.data(), tensor, begin, count);
+                   device.to_device(values + place, host.data(), count * std::int64_t{sizeof(float)});
+                 });
+}
+
+void create_model_file(const std::string& path, const ModelConfig& config, Precision precision) {
+  const std::string temporary = temporary_name(path);
+  create_range_file(temporary, file_bytes(config, precision));
+  const Header header = header_of(config, precision);
+  RangeFile file(temporary);
+  file.write(0, header.data(), kHeaderBytes);
+  file.sync();
+}
+
+void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,
+                         const ArenaLayout& layout, const float* values) {
+  RangeFile file(temporary_name(path));
+  write_tensors(device, file, kHeaderBytes, config, precision, layout, values);
+  file.sync();
+}
+
+void write_tensors(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
+                   const ArenaLayout& layout, const float* arena) {
+  std::vector<float> host(static_cast<std::size_t>(kPiece));
+  std::vector<std::uint16_t> rounded(static_cast<std::size_t>(precision == Precision::bf16 ? kPiece : 0));
+  const std::int64_t element = element_size(precision);
+  for_each_piece(config, layout, /*owned_only=*/true,
+                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
+                   device.to_host(host.data(), arena + place, count * std::int64_t{sizeof(float)});
+                   const void* data = host.data();
+                   if (precision == Precision::bf16) {
+                     std::transform(host.begin(), host.begin() + count, rounded.begin(), to_bf16);
+                     data = rounded.data();
+                   }
+                   file.write(body + (tensor.offset + begin) * element, data, count * element);
+                 });
+}
+
+std::uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);  // a quiet NaN, whatever is cut off
+  const std::uint32_t nearest_even = 0x7FFFU + ((bits >> 16) & 1U);
+  return static_cast<std::uint16_t>((bits + nearest_even) >> 16);
+}
+
+float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+}  // namespace train_gpt

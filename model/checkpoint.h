@@ -1,0 +1,56 @@
+// Model files in llm.c's layout: 256 little-endian int32 of header, then every tensor in canonical order.
+//
+//   [0] 20240326   [1] version: 3 fp32, 5 bf16   [2] longest sequence   [3] V   [4] layers   [5] heads   [6] hidden
+//   [7] Vp, V rounded up to a multiple of 128    [8] 1: untied, with headw (Vp,C) behind all others; 0: tied, as llm.c
+//
+// Files do not know of ranks: any rank reads the tensors that it holds and writes the tensors that it owns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/device.h"
+#include "model/config.h"
+#include "model/parameters.h"
+#include "model/range_file.h"
+
+namespace train_gpt {
+
+// A model file opened for reading. Errors: std::invalid_argument naming the file, the value found and what is right.
+class ModelFile {
+ public:
+  explicit ModelFile(const std::string& path);  // checks the header and the exact size
+
+  const ModelConfig& config() const { return config_; }
+  Precision precision() const { return precision_; }
+
+  // Elements [begin, begin + count) of a tensor of config(), as fp32. Padding rows read as 0, whatever the file has.
+  void read(float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) const;
+  // All tensors of a rank, into its arena on the device.
+  void read_arena(Device& device, float* values, const ArenaLayout& layout) const;
+
+ private:
+  MappedFile file_;
+  ModelConfig config_;
+  Precision precision_ = Precision::fp32;
+};
+
+// Writing, by any number of ranks (see range_file.h). Errors: std::runtime_error.
+//
+//   one rank:   create_model_file(path, config, precision);          then a barrier
+//   each rank:  write_model_tensors(device, path, .., values);       then a barrier
+//   one rank:   publish(path);
+void create_model_file(const std::string& path, const ModelConfig& config, Precision precision);
+void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,
+                         const ArenaLayout& layout, const float* values);
+
+// Writes the owned tensors of an arena into a file whose body of element_count(config) elements of this precision
+// begins at byte `body`. Serves parameters and moments alike.
+void write_tensors(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
+                   const ArenaLayout& layout, const float* arena);
+
+// Nearest bf16, ties to even; NaN stays NaN.
+std::uint16_t to_bf16(float value);
+float from_bf16(std::uint16_t bits);
+
+}  // namespace train_gpt

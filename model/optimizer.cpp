@@ -1,0 +1,136 @@
+#include "model/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "model/normal_numbers.h"
+
+namespace train_gpt {
+namespace {
+
+// visit(tensor, offset in the arena) for every tensor that the rank holds; owned_only leaves out the copy of a tied
+// wte.
+template <class Visit>
+void for_each_tensor(const ModelConfig& config, const ArenaLayout& layout, bool owned_only, const Visit& visit) {
+  const std::vector<TensorInfo> tensors = model_tensors(config);
+  for (const ArenaLayout::Entry& entry : layout.entries)
+    if (entry.owned || !owned_only) visit(tensors[static_cast<std::size_t>(entry.tensor)], entry.offset);
+}
+
+// Four chains side by side, since one would wait for its multiplications.
+std::uint64_t hash_floats(std::span<const float> values) {
+  constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ULL;
+  std::array<std::uint64_t, 4> chains = {1, 2, 3, 4};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint64_t& chain = chains[i % 4];
+    chain = std::rotl((chain ^ std::bit_cast<std::uint32_t>(values[i])) * kMultiplier, 29);
+  }
+  std::uint64_t hash = splitmix64(values.size());
+  for (const std::uint64_t chain : chains) hash = splitmix64(hash ^ chain);
+  return hash;
+}
+
+AdamWConstants constants_for(const TensorInfo& tensor, AdamWConstants constants) {
+  if (!tensor.decays) constants.weight_decay = 0;
+  return constants;
+}
+
+}  // namespace
+
+void sum_tied_gradients(Device& device, const ModelConfig& config, const ArenaLayout& layout, float* gradients) {
+  if (layout.head_wte_gradient < 0) return;
+  const int wte = tensor_index(config, TensorKind::wte);
+  device.add(gradients + layout.offset_of(wte), gradients + layout.head_wte_gradient,
+             config.padded_vocab() * config.hidden);
+}
+
+std::int64_t owned_atoms(const ModelConfig& config, const ArenaLayout& layout) {
+  std::int64_t atoms = 0;
+  for_each_tensor(config, layout, /*owned_only=*/true,
+                  [&](const TensorInfo& tensor, std::int64_t) { atoms += tensor.atoms(); });
+  return atoms;
+}
+
+void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, const ModelConfig& config,
+                           const ArenaLayout& layout, const float* gradients) {
+  std::int64_t atoms = 0;
+  for_each_tensor(config, layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t offset) {
+    device.squared_sums(scratch + atoms, gradients + offset, tensor.elements);
+    atoms += tensor.atoms();
+  });
+  std::vector<double> owned(static_cast<std::size_t>(atoms));
+  device.to_host(owned.data(), scratch, atoms * std::int64_t{sizeof(double)});
+  const double* next = owned.data();
+  for_each_tensor(config, layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t) {
+    std::copy_n(next, tensor.atoms(), sums.begin() + tensor.first_atom);
+    next += tensor.atoms();
+  });
+}
+
+double gradient_norm(std::span<const double> sums) {
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return std::sqrt(total);
+}
+
+float clip_factor(double norm, double grad_clip) {
+  if (grad_clip <= 0 || !(norm > grad_clip)) return 1.0F;
+  return static_cast<float>(grad_clip / norm);
+}
+
+AdamWScalars adamw_scalars(const AdamWConstants& constants, double learning_rate, std::int64_t step, float clip) {
+  const auto exponent = static_cast<double>(step + 1);
+  AdamWScalars scalars;
+  scalars.learning_rate = static_cast<float>(learning_rate);
+  scalars.beta1_correction = static_cast<float>(1.0 - std::pow(static_cast<double>(constants.beta1), exponent));
+  scalars.beta2_correction = static_cast<float>(1.0 - std::pow(static_cast<double>(constants.beta2), exponent));
+  scalars.gradient_scale = clip;
+  return scalars;
+}
+
+void adamw_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config, const ArenaLayout& layout,
+                const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments) {
+  const std::int64_t element = element_size(device.precision());
+  for_each_tensor(config, layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
+    void* low = arenas.low == nullptr ? nullptr : static_cast<char*>(arenas.low) + offset * element;
+    device.adamw(arenas.new_values + offset, low, arenas.m + offset, arenas.v + offset, arenas.values + offset,
+                 arenas.gradients + offset, scalars, constants_for(tensor, constants), keep_moments, tensor.elements);
+  });
+}
+
+void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config,
+                        const ArenaLayout& layout, const AdamWScalars* scalars, const AdamWConstants& constants) {
+  for_each_tensor(config, layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
+    device.adamw_moments(arenas.m + offset, arenas.v + offset, arenas.gradients + offset, scalars,
+                         constants_for(tensor, constants), tensor.elements);
+  });
+}
+
+void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ModelConfig& config,
+                      const ArenaLayout& layout, const float* values) {
+  std::vector<float> atom(static_cast<std::size_t>(kAtomElements));
+  for_each_tensor(config, layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t offset) {
+    for (std::int64_t a = 0; a < tensor.atoms(); ++a) {
+      const std::int64_t begin = a * kAtomElements;
+      const std::int64_t count = std::min(kAtomElements, tensor.elements - begin);
+      device.to_host(atom.data(), values + offset + begin, count * std::int64_t{sizeof(float)});
+      hashes[static_cast<std::size_t>(tensor.first_atom + a)] =
+          hash_floats({atom.data(), static_cast<std::size_t>(count)});
+    }
+  });
+}
+
+std::string combined_hash(std::span<const std::uint64_t> hashes) {
+  std::uint64_t hash = splitmix64(hashes.size());
+  for (const std::uint64_t atom : hashes) hash = splitmix64(hash ^ atom);
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (int digit = 15; digit >= 0; --digit, hash >>= 4) text[static_cast<std::size_t>(digit)] = kDigits[hash & 15];
+  return text;
+}
+
+}  // namespace train_gpt

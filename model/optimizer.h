@@ -1,0 +1,100 @@
+// Learning-rate schedules, AdamW over a rank's arena, the global gradient norm and the parameter hash. Everything that
+// spans ranks is an array over the atoms of the whole model: each rank fills in the atoms that it owns, the caller
+// brings the arrays together, and one function turns the whole into a number. The order of the sum is that of the
+// atoms, so neither p, v, the partition nor the number of threads can change a bit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/device.h"
+#include "model/config.h"
+#include "model/parameters.h"
+
+namespace train_gpt {
+
+enum class LearningRateShape : std::uint8_t { constant, cosine, linear, wsd };
+
+// "constant" "cosine" "linear" "wsd". Throws std::invalid_argument naming --lr-schedule and the known names.
+LearningRateShape learning_rate_shape(const std::string& name);
+
+// With w warm-up steps, n steps and k = min_lr_fraction, the rate of step s (from 0) is `peak` times
+//
+//   s < w      (s + 1) / w                              all shapes; the first step already trains
+//   constant   1
+//   cosine     k + (1 - k) (1 + cos(pi x)) / 2          x = (s - w) / (n - w)         (Loshchilov and Hutter 2017)
+//   linear     1 - (1 - k) x                            x = (s - w) / (n - w)
+//   wsd        1, then 1 - (1 - k) x over the last d    x = (s - (n - d)) / d         (Hu et al. 2024)
+//
+// x is at most 1: steps beyond n stay at k. The fraction k itself would be reached at step n, so that the last step
+// still trains when k = 0. A warm-up of n steps or more never ends: the rate rises to the end of the run.
+struct LearningRate {
+  LearningRateShape shape = LearningRateShape::cosine;
+  double peak = 3e-4;
+  std::int64_t steps = 0;         // n, of the whole run, also after a resume
+  std::int64_t warmup_steps = 0;  // w
+  double min_lr_fraction = 0.1;   // k
+  std::int64_t decay_steps = -1;  // d of wsd, at most n - w; -1: a fifth of n, rounded; 0: no decay
+};
+
+// Throws std::invalid_argument naming the option, the value and its limits.
+void check(const LearningRate& schedule);
+
+// Finite and >= 0 for every step >= 0 of a schedule that passes check().
+double learning_rate(const LearningRate& schedule, std::int64_t step);
+
+// ---- gradient norm --------------------------------------------------------------------------------------------------
+
+// Tied models whose embedding and head live on one rank: adds the head's gradient of wte to the embedding's, once per
+// step, before the norm. Else nothing.
+void sum_tied_gradients(Device& device, const ModelConfig& config, const ArenaLayout& layout, float* gradients);
+
+// Atoms of the tensors that this rank owns.
+std::int64_t owned_atoms(const ModelConfig& config, const ArenaLayout& layout);
+
+// sums[atom] = sum of squares of the gradient's atom, for the atoms of the tensors that this rank owns; the others are
+// left alone. `sums`: host memory, atom_count(config) numbers. `scratch`: device memory, owned_atoms numbers.
+void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, const ModelConfig& config,
+                           const ArenaLayout& layout, const float* gradients);
+
+// The global L2 norm from the sums of all atoms, added up in canonical order in double.
+double gradient_norm(std::span<const double> sums);
+
+// What gradients are multiplied by so that their norm is at most grad_clip: 1 if it is, or if grad_clip is 0 (off).
+float clip_factor(double norm, double grad_clip);
+
+// ---- AdamW ----------------------------------------------------------------------------------------------------------
+
+// Scalars of step `step` (from 0).
+AdamWScalars adamw_scalars(const AdamWConstants& constants, double learning_rate, std::int64_t step, float clip);
+
+// Arena bases of one rank. new_values may equal values. low: activation-precision copy, null for fp32.
+struct OptimizerArenas {
+  float* new_values = nullptr;
+  void* low = nullptr;
+  float* m = nullptr;
+  float* v = nullptr;
+  const float* values = nullptr;
+  const float* gradients = nullptr;
+};
+
+// One step for all tensors of the rank. Weight decay applies to tensors that decay; constants.weight_decay is the value
+// for those. `scalars` is read from device memory. keep_moments: m and v stay as they are, see Device::adamw.
+void adamw_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config, const ArenaLayout& layout,
+                const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments);
+// The moments of the same step: what adamw_step(.., keep_moments = true) left out.
+void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config,
+                        const ArenaLayout& layout, const AdamWScalars* scalars, const AdamWConstants& constants);
+
+// ---- parameter hash -------------------------------------------------------------------------------------------------
+
+// hashes[atom] = 64-bit hash of the bits of the atom's parameters (padding rows included), for the tensors that this
+// rank owns; the others are left alone. `hashes`: host memory, atom_count(config) numbers.
+void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ModelConfig& config,
+                      const ArenaLayout& layout, const float* values);
+
+// 16 hexadecimal digits from the hashes of all atoms, in canonical order. Equal exactly if all parameters are.
+std::string combined_hash(std::span<const std::uint64_t> hashes);
+
+}  // namespace train_gpt

@@ -1,0 +1,156 @@
+#include "model/parameters.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+
+#include "model/normal_numbers.h"
+
+namespace train_gpt {
+namespace {
+
+constexpr std::int64_t kArenaAlignment = 128;  // elements: 256 bytes of bf16
+
+// Sizes are rows * columns with rows and columns in terms of C, except for wte, wpe and headw.
+struct KindTraits {
+  TensorKind kind;
+  const char* name;
+  UnitKind unit;
+  std::int64_t rows_in_hidden;     // rows / C; 0: vectors of columns_in_hidden * C
+  std::int64_t columns_in_hidden;  // columns / C
+};
+
+constexpr std::array<KindTraits, 12> kLayerKinds = {{
+    {TensorKind::ln1w, "ln1w", UnitKind::attention, 0, 1},
+    {TensorKind::ln1b, "ln1b", UnitKind::attention, 0, 1},
+    {TensorKind::qkvw, "qkvw", UnitKind::attention, 3, 1},
+    {TensorKind::qkvb, "qkvb", UnitKind::attention, 0, 3},
+    {TensorKind::attprojw, "attprojw", UnitKind::attention, 1, 1},
+    {TensorKind::attprojb, "attprojb", UnitKind::attention, 0, 1},
+    {TensorKind::ln2w, "ln2w", UnitKind::mlp, 0, 1},
+    {TensorKind::ln2b, "ln2b", UnitKind::mlp, 0, 1},
+    {TensorKind::fcw, "fcw", UnitKind::mlp, 4, 1},
+    {TensorKind::fcb, "fcb", UnitKind::mlp, 0, 4},
+    {TensorKind::fcprojw, "fcprojw", UnitKind::mlp, 1, 4},
+    {TensorKind::fcprojb, "fcprojb", UnitKind::mlp, 0, 1},
+}};
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+bool holds_padding(TensorKind kind) { return kind == TensorKind::wte || kind == TensorKind::headw; }
+
+}  // namespace
+
+std::vector<TensorInfo> model_tensors(const ModelConfig& config) {
+  const std::int64_t C = config.hidden;
+  const int head = unit_count(config) - 1;
+  std::vector<TensorInfo> tensors;
+  std::int64_t offset = 0;
+  std::int64_t first_atom = 0;
+  const auto append = [&](std::string name, TensorKind kind, int unit, std::int64_t elements, bool decays) {
+    tensors.push_back({std::move(name), kind, unit, elements, offset, first_atom, decays});
+    offset += elements;
+    first_atom += tensors.back().atoms();
+  };
+  append("wte", TensorKind::wte, 0, config.padded_vocab() * C, true);
+  append("wpe", TensorKind::wpe, 0, config.max_seq_len * C, true);
+  for (const KindTraits& kind : kLayerKinds) {
+    const bool matrix = kind.rows_in_hidden > 0;
+    const std::int64_t elements = (matrix ? kind.rows_in_hidden * C : 1) * kind.columns_in_hidden * C;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+      append(std::string("h").append(std::to_string(layer)).append(".").append(kind.name), kind.kind,
+             static_cast<int>(1 + 2 * layer + (kind.unit == UnitKind::mlp ? 1 : 0)), elements, matrix);
+  }
+  append("lnfw", TensorKind::lnfw, head, C, false);
+  append("lnfb", TensorKind::lnfb, head, C, false);
+  if (!config.tied) append("headw", TensorKind::headw, head, config.padded_vocab() * C, true);
+  return tensors;
+}
+
+int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t layer) {
+  const auto k = static_cast<std::int64_t>(kind);
+  if (kind < TensorKind::ln1w) return static_cast<int>(k);
+  constexpr auto kFirstOfLayer = static_cast<std::int64_t>(TensorKind::ln1w);
+  constexpr auto kFirstOfHead = static_cast<std::int64_t>(TensorKind::lnfw);
+  if (kind < TensorKind::lnfw) return static_cast<int>(kFirstOfLayer + (k - kFirstOfLayer) * config.layers + layer);
+  return static_cast<int>(kFirstOfLayer + (kFirstOfHead - kFirstOfLayer) * config.layers + k - kFirstOfHead);
+}
+
+std::int64_t element_count(const ModelConfig& config) {
+  const TensorInfo last = model_tensors(config).back();
+  return last.offset + last.elements;
+}
+
+std::int64_t atom_count(const ModelConfig& config) {
+  const TensorInfo last = model_tensors(config).back();
+  return last.first_atom + last.atoms();
+}
+
+std::int64_t ArenaLayout::offset_of(int tensor) const {
+  const auto found = std::lower_bound(entries.begin(), entries.end(), tensor,
+                                      [](const Entry& entry, int wanted) { return entry.tensor < wanted; });
+  return found != entries.end() && found->tensor == tensor ? found->offset : -1;
+}
+
+ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units) {
+  if (static_cast<int>(units.size()) != unit_count(config))
+    throw std::invalid_argument("arena_layout: " + std::to_string(units.size()) + " flags for " +
+                                std::to_string(unit_count(config)) + " units");
+  const bool has_head = units.back();
+  const std::vector<TensorInfo> tensors = model_tensors(config);
+  ArenaLayout layout;
+  for (int t = 0; t < static_cast<int>(tensors.size()); ++t) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(t)];
+    const bool owned = units[static_cast<std::size_t>(tensor.unit)];
+    const bool read_by_head = config.tied && tensor.kind == TensorKind::wte && has_head;
+    if (!owned && !read_by_head) continue;
+    layout.entries.push_back({t, layout.elements, owned});
+    layout.elements += round_up(tensor.elements, kArenaAlignment);
+  }
+  layout.gradient_elements = layout.elements;
+  if (config.tied && has_head && units.front()) {
+    layout.head_wte_gradient = layout.elements;
+    layout.gradient_elements += round_up(tensors.front().elements, kArenaAlignment);
+  }
+  return layout;
+}
+
+void initialise(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed) {
+  initialise_range(out, config, tensor, seed, 0, tensor.elements);
+}
+
+void initialise_range(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed,
+                      std::int64_t begin, std::int64_t count) {
+  if (!tensor.decays) {
+    const bool ones =
+        tensor.kind == TensorKind::ln1w || tensor.kind == TensorKind::ln2w || tensor.kind == TensorKind::lnfw;
+    std::fill_n(out, count, ones ? 1.0F : 0.0F);
+    return;
+  }
+  const bool residual = tensor.kind == TensorKind::attprojw || tensor.kind == TensorKind::fcprojw;
+  const double scale = residual ? 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 0.02;
+  const std::int64_t random = holds_padding(tensor.kind) ? config.vocab * config.hidden : tensor.elements;
+  const std::int64_t filled = std::clamp<std::int64_t>(random - begin, 0, count);
+  normal_numbers(out, seed, static_cast<std::uint64_t>(tensor.offset + begin), filled, scale);
+  std::fill(out + filled, out + count, 0.0F);
+}
+
+void initialise_arena(Device& device, float* values, const ModelConfig& config, const ArenaLayout& layout,
+                      std::uint64_t seed) {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  std::vector<float> host(static_cast<std::size_t>(kPiece));
+  const std::vector<TensorInfo> tensors = model_tensors(config);
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, tensor.elements - begin);
+      initialise_range(host.data(), config, tensor, seed, begin, count);
+      device.to_device(values + entry.offset + begin, host.data(), count * std::int64_t{sizeof(float)});
+    }
+  }
+}
+
+}  // namespace train_gpt

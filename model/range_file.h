@@ -1,0 +1,56 @@
+// Files that several ranks write together, each its own byte ranges: one rank creates the file at its full size under a
+// temporary name, all ranks write and sync, one rank publishes it under its name once all are done. A reader thus finds
+// the old file or the whole new one. Reading is by memory map, so that a rank touches only what it needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace train_gpt {
+
+// The name under which `path` is written before it is published.
+std::string temporary_name(const std::string& path);
+
+// Creates `path` (or empties what an interrupted run left there) with `bytes` bytes. Throws std::runtime_error naming
+// the file, the bytes and the system's reason.
+void create_range_file(const std::string& path, std::int64_t bytes);
+
+// An existing file, open for writing. Errors: std::runtime_error naming the file and the system's reason.
+class RangeFile {
+ public:
+  explicit RangeFile(const std::string& path);
+  ~RangeFile();
+  RangeFile(const RangeFile&) = delete;
+  RangeFile& operator=(const RangeFile&) = delete;
+
+  void write(std::int64_t offset, const void* data, std::int64_t bytes);
+  void sync();  // returns when the bytes are on the disk
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+// Renames temporary_name(path) to `path` and syncs the directory, so that the name too survives a power cut. Call it
+// when every rank has synced.
+void publish(const std::string& path);
+
+// A whole file, mapped for reading. Throws std::invalid_argument naming the file and the reason.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,210 @@
+#include "model/stage.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <variant>
+
+#include "model/unit.h"
+
+namespace train_gpt {
+namespace {
+
+using Unit = std::variant<EmbeddingUnit, AttentionUnit, MlpUnit, HeadUnit>;
+
+enum class Pass : std::uint8_t { forward, validation, backward };
+
+// The units of a stage with the pointers of one action, and the bytes that they take from each slot.
+struct BoundStage {
+  struct Entry {
+    Unit unit;
+    void* input = nullptr;  // where the unit before writes this unit's input; null: the stage's own input is read
+    void* output_gradient = nullptr;  // where the unit behind writes its dx
+  };
+  std::vector<Entry> entries;
+  StageBytes used;
+};
+
+// Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes by here with the same
+// slots, and finds each tensor at the same place.
+class Binder {
+ public:
+  Binder(const StageShape& shape, Precision precision, const StageSlots& slots, const ParameterView& parameters,
+         Pass pass)
+      : shape_(shape),
+        sizes_(unit_sizes(shape, precision)),
+        slots_(slots),
+        parameters_(parameters),
+        pass_(pass),
+        to_input_(pass == Pass::validation ? nullptr : slots.forward_to_input),
+        to_weight_(pass == Pass::validation ? nullptr : slots.forward_to_weight),
+        gradients_(pass == Pass::backward ? slots.input_to_weight : nullptr),
+        scratch_(slots.scratch) {}
+
+  BoundStage bind() {
+    BoundStage bound;
+    const int count = shape_.last_unit - shape_.first_unit;
+    if (count > 1) stream_ = scratch_.take(boundary());
+    std::int64_t scratch_used = scratch_.used();
+    for (int k = 0; k < count; ++k) {
+      Slot scratch = scratch_;  // units of one action use it one after the other
+      bound.entries.push_back(bind_unit(k, scratch));
+      scratch_used = std::max(scratch_used, scratch.used());
+    }
+    bound.used = {to_input_.used(), to_weight_.used(), gradients_.used(), scratch_used, Slot::rounded(boundary())};
+    return bound;
+  }
+
+ private:
+  std::int64_t boundary() const { return sizes_.activation_bytes(sizes_.C); }
+
+  bool recomputes(int k) const { return !shape_.recompute.empty() && shape_.recompute[static_cast<std::size_t>(k)]; }
+
+  Homes homes(int k, Slot& scratch) {
+    if (pass_ == Pass::validation) return {&scratch, &scratch, &unused_, &scratch};
+    if (!recomputes(k)) return {&to_input_, &to_weight_, &gradients_, &scratch};
+    if (pass_ == Pass::forward) return {&scratch, &scratch, &unused_, &scratch};
+    return {&scratch, &gradients_, &gradients_, &scratch};
+  }
+
+  // Where the input of unit k lies: in F..I while a backward will need it, else in the scratch that runs through the
+  // stage (a unit may write its output over its input).
+  void* place_input(int k, bool needed_by_backward) {
+    if (pass_ != Pass::validation && needed_by_backward) return to_input_.take(boundary());
+    return k == 0 ? nullptr : stream_;
+  }
+
+  template <class UnitType>
+  BoundStage::Entry entry_of_layer(int k, UnitType unit) {
+    BoundStage::Entry entry;
+    entry.input = place_input(k, true);
+    if (pass_ != Pass::validation) entry.output_gradient = gradients_.take(boundary());
+    unit.x = entry.input == nullptr ? slots_.input : entry.input;
+    unit.dy = entry.output_gradient;
+    unit.recomputes = recomputes(k);
+    entry.unit = unit;
+    return entry;
+  }
+
+  BoundStage::Entry bind_unit(int k, Slot& scratch) {
+    const int u = shape_.first_unit + k;
+    const std::int64_t layer = unit_layer(shape_.model, u);
+    switch (unit_kind(shape_.model, u)) {
+      case UnitKind::embedding: {
+        BoundStage::Entry entry;
+        if (pass_ != Pass::validation) entry.output_gradient = gradients_.take(boundary());
+        EmbeddingUnit unit = bind_embedding(sizes_, shape_.model, parameters_);
+        unit.tokens = slots_.tokens;
+        unit.dy = entry.output_gradient;
+        entry.unit = unit;
+        return entry;
+      }
+      case UnitKind::attention:
+        return entry_of_layer(k, bind_attention(sizes_, shape_.model, layer, parameters_, homes(k, scratch)));
+      case UnitKind::mlp: {
+        const bool keeps_pre = pass_ != Pass::validation && !recomputes(k);
+        return entry_of_layer(k, bind_mlp(sizes_, shape_.model, layer, parameters_, homes(k, scratch), keeps_pre));
+      }
+      case UnitKind::head:
+        break;
+    }
+    BoundStage::Entry entry;
+    entry.input = place_input(k, shape_.head == HeadForm::stored);
+    const Homes kept = {&to_input_, &to_weight_, &gradients_, &scratch};
+    HeadUnit unit = bind_head(sizes_, shape_.model, shape_.head, pass_ != Pass::validation, parameters_, kept);
+    unit.x = entry.input == nullptr ? slots_.input : entry.input;
+    entry.unit = unit;
+    return entry;
+  }
+
+  const StageShape& shape_;
+  UnitSizes sizes_;
+  const StageSlots& slots_;
+  const ParameterView& parameters_;
+  Pass pass_;
+  Slot to_input_, to_weight_, gradients_, scratch_;
+  Slot unused_;
+  void* stream_ = nullptr;
+};
+
+void check_shape(const StageShape& shape) {
+  const int units = unit_count(shape.model);
+  if (shape.first_unit < 0 || shape.first_unit >= shape.last_unit || shape.last_unit > units)
+    throw std::invalid_argument("stage of units [" + std::to_string(shape.first_unit) + ", " +
+                                std::to_string(shape.last_unit) + "): must be a part of [0, " + std::to_string(units) +
+                                ") and not empty");
+  if (shape.B < 1)
+    throw std::invalid_argument("--micro-batch-size " + std::to_string(shape.B) + ": must be at least 1");
+  if (shape.T < 1 || shape.T > shape.model.max_seq_len)
+    throw std::invalid_argument("--seq-len " + std::to_string(shape.T) + ": must be from 1 to the model's longest " +
+                                "sequence, " + std::to_string(shape.model.max_seq_len));
+  const auto flags = static_cast<int>(shape.recompute.size());
+  if (flags != 0 && flags != shape.last_unit - shape.first_unit)
+    throw std::invalid_argument("recomputation: " + std::to_string(flags) + " flags for a stage of " +
+                                std::to_string(shape.last_unit - shape.first_unit) + " units");
+}
+
+}  // namespace
+
+StageBytes stage_bytes(const StageShape& shape, Precision precision) {
+  check_shape(shape);
+  StageBytes most;
+  const StageSlots no_slots;
+  const ParameterView no_parameters;
+  for (const Pass pass : {Pass::forward, Pass::validation, Pass::backward}) {
+    const StageBytes used = Binder(shape, precision, no_slots, no_parameters, pass).bind().used;
+    most.forward_to_input = std::max(most.forward_to_input, used.forward_to_input);
+    most.forward_to_weight = std::max(most.forward_to_weight, used.forward_to_weight);
+    most.input_to_weight = std::max(most.input_to_weight, used.input_to_weight);
+    most.scratch = std::max(most.scratch, used.scratch);
+    most.boundary = used.boundary;
+  }
+  return most;
+}
+
+Stage::Stage(Device& device, StageShape shape) : device_(device), shape_(std::move(shape)) {
+  check(shape_.model);
+  check_shape(shape_);
+}
+
+void Stage::forward(const StageSlots& slots, const ParameterView& parameters, float dloss, bool with_gradient) {
+  const BoundStage bound =
+      Binder(shape_, device_.precision(), slots, parameters, with_gradient ? Pass::forward : Pass::validation).bind();
+  const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
+  const BoundStage::Entry& first = bound.entries.front();
+  if (!shape_.has_embedding() && first.input != nullptr) device_.copy(first.input, slots.input, boundary);
+  for (std::size_t k = 0; k < bound.entries.size(); ++k) {
+    void* y = k + 1 < bound.entries.size() ? bound.entries[k + 1].input : slots.output;
+    std::visit(
+        [&](const auto& unit) {
+          if constexpr (std::is_same_v<decltype(unit), const HeadUnit&>)
+            head_forward(device_, unit, slots.losses, slots.targets, dloss, with_gradient);
+          else
+            train_gpt::forward(device_, unit, y);
+        },
+        bound.entries[k].unit);
+  }
+}
+
+void Stage::backward_input(const StageSlots& slots, const ParameterView& parameters) {
+  const BoundStage bound = Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind();
+  const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
+  if (!shape_.has_head()) device_.copy(bound.entries.back().output_gradient, slots.output_gradient, boundary);
+  for (std::size_t k = bound.entries.size(); k-- > 0;) {
+    void* dx = k > 0 ? bound.entries[k - 1].output_gradient : slots.input_gradient;
+    std::visit(
+        [&](const auto& unit) {
+          if constexpr (!std::is_same_v<decltype(unit), const EmbeddingUnit&>)
+            train_gpt::backward_input(device_, unit, dx);
+        },
+        bound.entries[k].unit);
+  }
+}
+
+void Stage::backward_weight(const StageSlots& slots, const ParameterView& parameters) {
+  const BoundStage bound = Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind();
+  for (std::size_t k = bound.entries.size(); k-- > 0;)
+    std::visit([&](const auto& unit) { train_gpt::backward_weight(device_, unit); }, bound.entries[k].unit);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,64 @@
+#include "model/unit.h"
+
+namespace train_gpt {
+namespace {
+
+const void* parameter(const UnitSizes& sizes, const ParameterView& view, int tensor) {
+  if (view.low == nullptr) return nullptr;
+  return static_cast<const char*>(view.low) + view.layout->offset_of(tensor) * sizes.element;
+}
+
+float* gradient(const ParameterView& view, int tensor) {
+  return view.gradients == nullptr ? nullptr : view.gradients + view.layout->offset_of(tensor);
+}
+
+}  // namespace
+
+UnitSizes unit_sizes(const StageShape& shape, Precision precision) {
+  UnitSizes sizes;
+  sizes.B = shape.B;
+  sizes.T = shape.T;
+  sizes.C = shape.model.hidden;
+  sizes.NH = shape.model.heads;
+  sizes.V = shape.model.vocab;
+  sizes.Vp = shape.model.padded_vocab();
+  sizes.element = element_size(precision);
+  return sizes;
+}
+
+Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias) {
+  return {parameter(sizes, parameters, weight), parameter(sizes, parameters, bias), gradient(parameters, weight),
+          gradient(parameters, bias)};
+}
+
+NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes) {
+  NormTensors tensors;
+  tensors.mean = homes.for_input->take_floats(sizes.rows());
+  tensors.rstd = homes.for_input->take_floats(sizes.rows());
+  tensors.dweight = homes.gradients->take_floats(sizes.C);
+  tensors.dbias = homes.gradients->take_floats(sizes.C);
+  return tensors;
+}
+
+void norm_forward(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors, void* out,
+                  const void* x) {
+  device.layernorm_forward(out, tensors.mean, tensors.rstd, x, norm.weight, norm.bias, sizes.rows(), sizes.C);
+}
+
+void norm_backward(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors, void* dx,
+                   const void* dout, const void* dresidual, const void* x) {
+  const std::int64_t bytes = sizes.C * std::int64_t{sizeof(float)};
+  device.zero(tensors.dweight, bytes);
+  device.zero(tensors.dbias, bytes);
+  device.layernorm_backward_weight(tensors.dweight, tensors.dbias, dout, x, tensors.mean, tensors.rstd, sizes.rows(),
+                                   sizes.C);
+  device.layernorm_backward_input(dx, dout, dresidual, x, tensors.mean, tensors.rstd, norm.weight, sizes.rows(),
+                                  sizes.C);
+}
+
+void add_norm_gradients(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors) {
+  device.add(norm.dweight, tensors.dweight, sizes.C);
+  device.add(norm.dbias, tensors.dbias, sizes.C);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,172 @@
+// Units: Embedding, Attention, Mlp, Head. Each has a forward, a backward_input (dx, on the critical path of a pipeline)
+// and a backward_weight (parameter gradients, deferrable), as free functions over a struct that holds the sizes, the
+// parameters and the tensors of one micro-batch. A unit's bits depend on its sizes, parameters and input alone: never
+// on the stage it is in, on what is kept and what recomputed, or on the form of the head.
+//
+// Tensors live in slots (see stage.h). Which slot a tensor belongs to is said once, in the bind function of its unit,
+// which takes the tensors from the slots in a fixed order. stage_bytes runs the same functions on empty slots, so that
+// the planned bytes are the used ones.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device.h"
+#include "model/config.h"
+#include "model/parameters.h"
+#include "model/stage.h"
+
+namespace train_gpt {
+
+struct UnitSizes {
+  std::int64_t B = 0, T = 0, C = 0, NH = 0, V = 0, Vp = 0;
+  std::int64_t element = 4;  // bytes of one element of an activation
+
+  std::int64_t rows() const { return B * T; }  // N
+  std::int64_t activation_bytes(std::int64_t columns) const { return rows() * columns * element; }
+};
+UnitSizes unit_sizes(const StageShape& shape, Precision precision);
+
+// A slot that hands out consecutive 256-byte aligned pieces. Without memory behind it, it only counts and hands out
+// null pointers.
+class Slot {
+ public:
+  Slot() = default;
+  explicit Slot(void* base) : base_(static_cast<char*>(base)) {}
+
+  void* take(std::int64_t bytes) {
+    void* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += rounded(bytes);
+    return piece;
+  }
+  float* take_floats(std::int64_t count) { return static_cast<float*>(take(count * std::int64_t{sizeof(float)})); }
+  std::int64_t used() const { return used_; }
+  static std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+ private:
+  char* base_ = nullptr;
+  std::int64_t used_ = 0;
+};
+
+// Which slot serves each group of a unit's tensors. It differs between units that keep their forward and units that
+// repeat it, and between training and validation; the units need not know.
+struct Homes {
+  Slot* for_input = nullptr;   // what backward_input alone needs of the forward
+  Slot* for_weight = nullptr;  // inputs of the linear layers, which backward_weight needs too
+  Slot* gradients = nullptr;   // from backward_input to backward_weight
+  Slot* scratch = nullptr;     // within one action
+};
+
+// weight and bias of a linear layer or of a LayerNorm, and where their gradients accumulate.
+struct Affine {
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  float* dweight = nullptr;
+  float* dbias = nullptr;
+};
+
+// LayerNorm: statistics of the forward, and this micro-batch's gradients of weight and bias. backward_input computes
+// the latter, since it is the last reader of the (N,C) tensors that they follow from; backward_weight adds them up.
+struct NormTensors {
+  float* mean = nullptr;     // (N)
+  float* rstd = nullptr;     // (N)
+  float* dweight = nullptr;  // (C)
+  float* dbias = nullptr;    // (C)
+};
+
+struct EmbeddingUnit {
+  UnitSizes sizes;
+  const void* wte = nullptr;  // (Vp,C)
+  const void* wpe = nullptr;  // (maxT,C)
+  float* dwte = nullptr;
+  float* dwpe = nullptr;
+  const std::int32_t* tokens = nullptr;  // (B,T)
+  void* dy = nullptr;                    // (N,C) gradient of the output
+};
+
+// y = x + projection(attention(qkv(LayerNorm(x))))
+struct AttentionUnit {
+  UnitSizes sizes;
+  Affine norm, qkv, projection;
+  const void* x = nullptr;  // (N,C)
+  void* dy = nullptr;       // (N,C) gradient of the output
+  NormTensors norm_tensors;
+  void* qkv_out = nullptr;   // (N,3C)
+  float* lse = nullptr;      // (B,NH,T)
+  void* norm_out = nullptr;  // (N,C)
+  void* attended = nullptr;  // (N,C)
+  void* dqkv = nullptr;      // (N,3C)
+  void* dhidden = nullptr;   // (N,C) gradient of attended, then of norm_out
+  bool recomputes = false;   // backward_input repeats the forward
+};
+
+// y = x + down(gelu(up(LayerNorm(x))))
+struct MlpUnit {
+  UnitSizes sizes;
+  Affine norm, up, down;
+  const void* x = nullptr;  // (N,C)
+  void* dy = nullptr;       // (N,C) gradient of the output
+  NormTensors norm_tensors;
+  void* pre = nullptr;        // (N,4C) before the GELU; a unit that recomputes has it in dpre
+  void* norm_out = nullptr;   // (N,C)
+  void* gelu_out = nullptr;   // (N,4C)
+  void* dpre = nullptr;       // (N,4C)
+  void* dnorm_out = nullptr;  // (N,C)
+  bool recomputes = false;
+};
+
+// losses = cross entropy(LayerNorm(x) wte^T), in chunks of rows whose number follows from the shape. In the streamed
+// form the forward does the backward's work chunk by chunk, and backward_input hands dx over.
+struct HeadUnit {
+  UnitSizes sizes;
+  HeadForm form = HeadForm::streamed;
+  Affine norm, classifier;  // classifier: (Vp,C) without bias
+  const void* x = nullptr;  // (N,C)
+  NormTensors norm_tensors;
+  void* norm_out = nullptr;   // (N,C)
+  void* dnorm_out = nullptr;  // (N,C)
+  void* dlogits = nullptr;    // (N,Vp) stored; (chunk,Vp) otherwise. Logits on the way.
+  bool keeps_dlogits = false;
+  void* dx = nullptr;      // (N,C) streamed form
+  std::int64_t chunk = 0;  // rows
+};
+
+// Rows of one chunk of the head's loop: 32 MiB of fp32 logits, or a sixteenth of the rows where that is more.
+std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t Vp);
+
+EmbeddingUnit bind_embedding(const UnitSizes& sizes, const ModelConfig& model, const ParameterView& parameters);
+AttentionUnit bind_attention(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer,
+                             const ParameterView& parameters, const Homes& homes);
+MlpUnit bind_mlp(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer, const ParameterView& parameters,
+                 const Homes& homes, bool keeps_pre);
+HeadUnit bind_head(const UnitSizes& sizes, const ModelConfig& model, HeadForm form, bool with_gradient,
+                   const ParameterView& parameters, const Homes& homes);
+
+// y (N,C) may be the buffer that holds x.
+void forward(Device& device, const EmbeddingUnit& unit, void* y);
+void forward(Device& device, const AttentionUnit& unit, void* y);
+void forward(Device& device, const MlpUnit& unit, void* y);
+// dx (N,C), another buffer than dy
+void backward_input(Device& device, const AttentionUnit& unit, void* dx);
+void backward_input(Device& device, const MlpUnit& unit, void* dx);
+void backward_input(Device& device, const HeadUnit& unit, void* dx);
+void backward_weight(Device& device, const EmbeddingUnit& unit);
+void backward_weight(Device& device, const AttentionUnit& unit);
+void backward_weight(Device& device, const MlpUnit& unit);
+void backward_weight(Device& device, const HeadUnit& unit);
+
+// losses(N), targets(N). dloss as in Stage::forward.
+void head_forward(Device& device, const HeadUnit& unit, float* losses, const std::int32_t* targets, float dloss,
+                  bool with_gradient);
+
+// ---- shared by the units -----------------------------------------------------------------------------------------
+// Parameters are read at activation precision. Null where the view has none (counting bytes, validation).
+Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias);
+NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes);
+void norm_forward(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors, void* out,
+                  const void* x);
+// dx = dresidual + LayerNorm's share (dresidual may be null), and the gradients of weight and bias into `tensors`
+void norm_backward(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors, void* dx,
+                   const void* dout, const void* dresidual, const void* x);
+void add_norm_gradients(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors);
+
+}  // namespace train_gpt
