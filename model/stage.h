@@ -17,8 +17,8 @@
 
 namespace train_gpt {
 
-// What the head keeps: streamed computes loss, dx and dW chunk by chunk in F (the (N, Vp) logits never exist); stored
-// keeps dlogits from F to W. Same chunk loop, same bits.
+// What the head keeps: streamed computes loss, dx and all of its parameter gradients in F, chunk by chunk (the (N, Vp)
+// logits never exist); stored keeps dlogits from F to W. Same chunk loop, same bits.
 enum class HeadForm : std::uint8_t { streamed, stored };
 
 struct StageShape {
@@ -29,7 +29,8 @@ struct StageShape {
   std::int64_t T = 256;
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the stage (empty: none): backward_input repeats the forward of these
-                                // units, then everything but their input lives I..W only
+                                // units, then everything but their input lives I..W only. No effect on the embedding,
+                                // which keeps nothing, and on the head, whose streamed form is what saves its memory.
   bool has_embedding() const { return first_unit == 0; }
   bool has_head() const { return last_unit == unit_count(model); }
   std::int64_t rows() const { return B * T; }
@@ -55,9 +56,9 @@ struct ParameterView {
   float* gradients = nullptr;
 };
 
-// Where in the gradient arena a stage adds its gradients, and when: the matrix of a streamed head in F, all else in W.
+// Where in the gradient arena a stage adds its gradients, and when: a streamed head in F, all others in W.
 struct GradientRange {
-  std::int64_t offset = 0;    // elements from the start of the gradient arena
+  std::int64_t offset = 0;  // elements from the start of the gradient arena
   std::int64_t elements = 0;
   bool in_forward = false;
 };
