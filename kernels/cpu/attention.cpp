@@ -1,0 +1,175 @@
+// Causal self-attention in blocks (FlashAttention: Dao et al. 2022, Dao 2023; online softmax: Milakov and Gimelshein
+// 2018). A T x T matrix never exists: scratch holds one block of scores.
+//
+//   forward   one task per (row of the batch, head, block of 64 queries), over blocks of keys up to the diagonal
+//   backward  one task per (row of the batch, head), over blocks of keys and, within, blocks of queries from the
+//             diagonal on: dq, dk and dv are summed by one thread, always in this order
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/operations.h"
+#include "kernels/cpu/tiles.h"
+#include "kernels/cpu/vector_math.h"
+
+namespace train_gpt::cpu {
+namespace {
+
+// The short side lies on the diagonal, where a block is half wasted; the long side makes the products long.
+constexpr std::int64_t kShort = 64;
+constexpr std::int64_t kLong = 256;
+
+constexpr std::int64_t round_up(std::int64_t n) { return (n + 63) / 64 * 64; }
+
+// One head of one row of the batch within qkv(B,T,3C), or within a gradient of that shape.
+template <typename Float>
+struct Head {
+  Float* q;
+  Float* k;
+  Float* v;
+};
+
+template <typename Float>
+Head<Float> head_of(Float* qkv, std::int64_t b, std::int64_t h, std::int64_t T, std::int64_t C, std::int64_t hd) {
+  Float* q = qkv + b * T * 3 * C + h * hd;
+  return {q, q + C, q + 2 * C};
+}
+
+struct OnlineSoftmax {
+  float largest[kShort];
+  float sum[kShort];
+};
+
+// Turns a row of n scores into exp(score - largest) and folds them into the running softmax of query i. Returns the
+// factor by which what was summed before shrinks.
+float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64_t n, bool first) {
+  const float largest = row_max(scores, n);
+  const float before = softmax.largest[i];
+  const float now = first ? largest : std::max(before, largest);
+  for (std::int64_t j = 0; j < n; ++j) scores[j] = exponential(scores[j] - now);
+  const float shrink = first ? 0.0F : exponential(before - now);
+  softmax.sum[i] = (first ? 0.0F : softmax.sum[i] * shrink) + row_sum(scores, n);
+  softmax.largest[i] = now;
+  return shrink;
+}
+
+void forward_block(ThreadPool& pool, int worker, float* scores, float* out, float* lse, Head<const float> head,
+                   std::int64_t first_query, std::int64_t T, std::int64_t C, std::int64_t hd) {
+  const std::int64_t queries = std::min(kShort, T - first_query);
+  const std::int64_t end = first_query + queries;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
+  const Factor q{head.q + first_query * 3 * C, 3 * C, false};
+  OnlineSoftmax softmax;
+  for (std::int64_t key = 0; key < end; key += kLong) {
+    if (key > 0) pool.progress(worker);
+    const std::int64_t keys = std::min(kLong, end - key);
+    gemm(scores, kLong, q, {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd, scale, false);
+    for (std::int64_t i = 0; i < queries; ++i) {
+      float* row = scores + i * kLong;
+      const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
+      const float shrink = fold_row(softmax, i, row, visible, key == 0);
+      std::fill(row + visible, row + keys, 0.0F);
+      if (key == 0) continue;
+      for (std::int64_t c = 0; c < hd; ++c) out[i * C + c] *= shrink;
+    }
+    gemm(out, C, {scores, kLong, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys, 1.0F, key > 0);
+  }
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const float inverse = 1.0F / softmax.sum[i];
+    for (std::int64_t c = 0; c < hd; ++c) out[i * C + c] *= inverse;
+    lse[i] = softmax.largest[i] + std::log(softmax.sum[i]);
+  }
+}
+
+// Of one head: pointers at its first position.
+struct BackwardHead {
+  Head<const float> in;
+  Head<float> gradient;
+  const float* out;
+  const float* dout;
+  const float* lse;
+};
+
+// p = softmax of the scores, ds = p (dp - delta); both zero above the diagonal.
+void softmax_backward_rows(float* p, float* ds, const float* lse, const float* delta, std::int64_t first_query,
+                           std::int64_t queries, std::int64_t key, std::int64_t keys) {
+  for (std::int64_t i = 0; i < queries; ++i) {
+    float* p_row = p + i * kShort;
+    float* ds_row = ds + i * kShort;
+    const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
+    const float normaliser = lse[first_query + i], shift = delta[first_query + i];
+    for (std::int64_t j = 0; j < visible; ++j) {
+      p_row[j] = exponential(p_row[j] - normaliser);
+      ds_row[j] = p_row[j] * (ds_row[j] - shift);
+    }
+    std::fill(p_row + visible, p_row + keys, 0.0F);
+    std::fill(ds_row + visible, ds_row + keys, 0.0F);
+  }
+}
+
+void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardHead& head, std::int64_t T,
+                   std::int64_t C, std::int64_t hd) {
+  const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
+  const std::int64_t stride = 3 * C;
+  float* p = scratch;
+  float* ds = p + kLong * kShort;
+  float* delta = ds + kLong * kShort;
+  // delta = rowsum(p * dp) = rowsum(dout * out)
+  for (std::int64_t t = 0; t < T; ++t) {
+    const float* o = head.out + t * C;
+    Lanes sums{};
+    std::int64_t c = 0;
+    for (; c + kLanes <= hd; c += kLanes) sums += load_lanes(o + c) * load_lanes(head.dout + t * C + c);
+    if (c < hd) sums += load_lanes(o + c, hd - c, 0) * load_lanes(head.dout + t * C + c, hd - c, 0);
+    delta[t] = sum_of_lanes(sums);
+  }
+  for (std::int64_t key = 0; key < T; key += kShort) {
+    const std::int64_t keys = std::min(kShort, T - key);
+    const Factor k{head.in.k + key * stride, stride, false}, v{head.in.v + key * stride, stride, false};
+    for (std::int64_t query = key; query < T; query += kLong) {
+      pool.progress(worker);
+      const std::int64_t queries = std::min(kLong, T - query);
+      const Factor q{head.in.q + query * stride, stride, false}, dout{head.dout + query * C, C, false};
+      gemm(p, kShort, q, {k.data, stride, true}, queries, keys, hd, scale, false);
+      gemm(ds, kShort, dout, {v.data, stride, true}, queries, keys, hd, 1.0F, false);
+      softmax_backward_rows(p, ds, head.lse, delta, query, queries, key, keys);
+      const bool again = query > key;
+      gemm(head.gradient.v + key * stride, stride, {p, kShort, true}, dout, keys, hd, queries, 1.0F, again);
+      gemm(head.gradient.k + key * stride, stride, {ds, kShort, true}, q, keys, hd, queries, scale, again);
+      gemm(head.gradient.q + query * stride, stride, {ds, kShort, false}, k, queries, hd, keys, scale, key > 0);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t attention_scratch_floats(std::int64_t T) { return 2 * kLong * kShort + round_up(T); }
+
+void attention_forward(ThreadPool& pool, Scratch scratch, float* out, float* lse, const float* qkv, std::int64_t B,
+                       std::int64_t T, std::int64_t C, std::int64_t NH) {
+  const std::int64_t hd = C / NH;
+  const std::int64_t blocks = (T + kShort - 1) / kShort;
+  pool.run(B * NH * blocks, [&](std::int64_t task, int worker) {
+    const std::int64_t b = task / blocks / NH, h = task / blocks % NH;
+    const std::int64_t query = (blocks - 1 - task % blocks) * kShort;  // the longest first
+    forward_block(pool, worker, scratch.of(worker), out + (b * T + query) * C + h * hd, lse + (b * NH + h) * T + query,
+                  head_of(qkv, b, h, T, C, hd), query, T, C, hd);
+  });
+}
+
+void attention_backward(ThreadPool& pool, Scratch scratch, float* dqkv, const float* dout, const float* qkv,
+                        const float* out, const float* lse, std::int64_t B, std::int64_t T, std::int64_t C,
+                        std::int64_t NH) {
+  const std::int64_t hd = C / NH;
+  pool.run(B * NH, [&](std::int64_t task, int worker) {
+    const std::int64_t b = task / NH, h = task % NH;
+    const std::int64_t position = b * T * C + h * hd;
+    backward_head(
+        pool, worker, scratch.of(worker),
+        {head_of(qkv, b, h, T, C, hd), head_of(dqkv, b, h, T, C, hd), out + position, dout + position, lse + task * T},
+        T, C, hd);
+  });
+}
+
+}  // namespace train_gpt::cpu

@@ -1,0 +1,82 @@
+// AdamW and gradient norms: passes over all parameters, bound by memory. One task per atom.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/operations.h"
+
+namespace train_gpt::cpu {
+namespace {
+
+struct Moments {
+  float m = 0;
+  float v = 0;
+};
+
+// The one place where moments are updated: adamw and adamw_moments agree bit for bit.
+inline Moments updated(float m, float v, float gradient, float gradient_scale, const AdamWConstants& constants) {
+  const float g = gradient * gradient_scale;
+  return {std::fma(constants.beta1, m, (1.0F - constants.beta1) * g),
+          std::fma(constants.beta2, v, (1.0F - constants.beta2) * g * g)};
+}
+
+template <bool KeepMoments>
+void adamw_block(float* new_parameter, float* m, float* v, const float* parameter, const float* gradient,
+                 const AdamWScalars& scalars, const AdamWConstants& constants, std::int64_t begin, std::int64_t end) {
+  // p (1 - lr decay) - lr (m / correction1) / (sqrt(v / correction2) + eps)
+  const float shrink = 1.0F - scalars.learning_rate * constants.weight_decay;
+  const float step = scalars.learning_rate / scalars.beta1_correction;
+  const float inverse_correction2 = 1.0F / scalars.beta2_correction;
+  const float scale = scalars.gradient_scale;
+  const AdamWConstants c = constants;
+#pragma GCC ivdep  // new_parameter may be parameter: the same element, never another
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Moments moments = updated(m[i], v[i], gradient[i], scale, c);
+    const float denominator = std::sqrt(moments.v * inverse_correction2) + c.eps;
+    new_parameter[i] = std::fma(parameter[i], shrink, -(step * moments.m / denominator));
+    if constexpr (!KeepMoments) {
+      m[i] = moments.m;
+      v[i] = moments.v;
+    }
+  }
+}
+
+}  // namespace
+
+void adamw(ThreadPool& pool, float* new_parameter, float* m, float* v, const float* parameter, const float* gradient,
+           const AdamWScalars& scalars, const AdamWConstants& constants, bool keep_moments, std::int64_t n) {
+  const auto block = keep_moments ? adamw_block<true> : adamw_block<false>;
+  pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
+    block(new_parameter, m, v, parameter, gradient, scalars, constants, begin, end);
+  });
+}
+
+void adamw_moments(ThreadPool& pool, float* m, float* v, const float* gradient, const AdamWScalars& scalars,
+                   const AdamWConstants& constants, std::int64_t n) {
+  const float scale = scalars.gradient_scale;
+  const AdamWConstants c = constants;
+  pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
+#pragma GCC ivdep
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Moments moments = updated(m[i], v[i], gradient[i], scale, c);
+      m[i] = moments.m;
+      v[i] = moments.v;
+    }
+  });
+}
+
+void squared_sums(ThreadPool& pool, double* sums, const float* x, std::int64_t n) {
+  pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
+    WideLanes squares{};
+    const auto accumulate = [&](Lanes lanes) {
+      const WideLanes wide = __builtin_convertvector(lanes, WideLanes);
+      squares += wide * wide;
+    };
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) accumulate(load_lanes(x + i));
+    if (i < end) accumulate(load_lanes(x + i, end - i, 0));
+    sums[begin / kAtomElements] = sum_of_lanes(squares);
+  });
+}
+
+}  // namespace train_gpt::cpu

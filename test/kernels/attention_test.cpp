@@ -1,0 +1,80 @@
+#include <tuple>
+
+#include "test/kernels/device_fixture.h"
+
+namespace train_gpt {
+namespace {
+
+struct Sizes {
+  std::int64_t B, T, C, NH;
+};
+// Sequences of one position, inside one block, one past a block, and longer than the long side of a block (256).
+const Sizes kSizes[] = {{1, 1, 4, 1}, {3, 3, 15, 3}, {1, 64, 64, 1}, {2, 65, 36, 2}, {1, 129, 66, 3}, {1, 330, 24, 2}};
+
+class AttentionTest : public testing::TestWithParam<Sizes> {};
+
+TEST_P(AttentionTest, AgreesWithReference) {
+  const auto [B, T, C, NH] = GetParam();
+  CpuFixture cpu(2, B, T, C, NH);
+  Device& device = *cpu;
+  const Floats qkv_values = random_floats(B * T * 3 * C, 1), dout_values = random_floats(B * T * C, 2);
+  Buffer qkv(device, qkv_values), out(device, dout_values), lse(device, Floats(B * NH * T)), dout(device, dout_values),
+      dqkv(device, Floats(qkv_values.size(), NAN));
+  device.attention_forward(out, lse, qkv, B, T, C, NH);
+  const reference::Attention expected = reference::attention(doubles(qkv_values), B, T, C, NH);
+  expect_close(out.values(), expected.out, 3e-6, "out");
+  expect_close(lse.values(), expected.lse, 3e-6, "lse");
+  device.attention_backward(dqkv, dout, qkv, out, lse, B, T, C, NH);
+  expect_close(dqkv.values(), reference::attention_backward(doubles(dout_values), doubles(qkv_values), B, T, C, NH),
+               1e-5, "dqkv");
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, AttentionTest, testing::ValuesIn(kSizes));
+
+TEST(Attention, ScoresOfThousandsStayFinite) {
+  const std::int64_t B = 1, T = 70, C = 16, NH = 1;
+  CpuFixture cpu(1, B, T, C, NH);
+  Device& device = *cpu;
+  const Floats qkv_values = random_floats(B * T * 3 * C, 1, 60);
+  Buffer qkv(device, qkv_values), out(device, Floats(B * T * C)), lse(device, Floats(B * NH * T)),
+      dout(device, random_floats(B * T * C, 2)), dqkv(device, qkv_values);
+  device.attention_forward(out, lse, qkv, B, T, C, NH);
+  device.attention_backward(dqkv, dout, qkv, out, lse, B, T, C, NH);
+  const reference::Attention expected = reference::attention(doubles(qkv_values), B, T, C, NH);
+  expect_close(out.values(), expected.out, 1e-3, "out");
+  for (const float x : dqkv.values()) ASSERT_TRUE(std::isfinite(x));
+}
+
+// What lies in the future must not reach a position: NaN there shows any leak.
+TEST(Attention, IsCausal) {
+  const std::int64_t B = 1, T = 300, C = 16, NH = 2;
+  CpuFixture cpu(2, B, T, C, NH);
+  Device& device = *cpu;
+  Floats values = random_floats(B * T * 3 * C, 1);
+  Buffer whole(device, values), out(device, Floats(B * T * C)), lse(device, Floats(B * NH * T));
+  device.attention_forward(out, lse, whole, B, T, C, NH);
+  const Floats before = out.values();
+  for (std::int64_t i = 200 * 3 * C; i < T * 3 * C; ++i) values[i] = 1000;
+  Buffer changed(device, values);
+  device.attention_forward(out, lse, changed, B, T, C, NH);
+  const Floats after = out.values();
+  EXPECT_TRUE(
+      same_bits(Floats(before.begin(), before.begin() + 200 * C), Floats(after.begin(), after.begin() + 200 * C)));
+}
+
+TEST(Attention, BitsDoNotDependOnThreads) {
+  const std::int64_t B = 2, T = 321, C = 60, NH = 3;
+  expect_same_bits_for_any_threads("attention", T, [&](Device& device) {
+    Buffer qkv(device, random_floats(B * T * 3 * C, 1)), out(device, Floats(B * T * C)),
+        lse(device, Floats(B * NH * T)), dout(device, random_floats(B * T * C, 2)), dqkv(device, Floats(B * T * 3 * C));
+    device.attention_forward(out, lse, qkv, B, T, C, NH);
+    device.attention_backward(dqkv, dout, qkv, out, lse, B, T, C, NH);
+    Floats all = out.values();
+    const Floats gradient = dqkv.values();
+    all.insert(all.end(), gradient.begin(), gradient.end());
+    return all;
+  });
+}
+
+}  // namespace
+}  // namespace train_gpt
