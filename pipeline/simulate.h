@@ -67,8 +67,8 @@ struct ChannelLoad {
   Channel channel;
   std::int64_t messages = 0;
   double bytes = 0.0;
-  // Most messages that were on their way or waiting at one time: from the end of the action that sends a message to the
-  // start of the one that takes it, with as many slots as are wanted. The validator takes its slot counts from here.
+  // Most messages that needed a slot at one time: from the end of the action that sends a message to the end of the one
+  // that takes it, with as many slots as are wanted. The validator takes its slot counts from here.
   int longest_queue = 0;
 };
 

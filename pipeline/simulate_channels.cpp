@@ -13,7 +13,7 @@ namespace {
 struct MessageTimes {
   std::vector<std::size_t> offset;
   std::vector<double> sent;   // end of the sending action
-  std::vector<double> taken;  // start of the taking action
+  std::vector<double> taken;  // end of the taking action
 };
 
 MessageTimes message_times(const Schedule& schedule, const ChannelTable& table,
@@ -34,7 +34,7 @@ MessageTimes message_times(const Schedule& schedule, const ChannelTable& table,
     for (std::size_t i = 0; i < schedule.lists[rank].size(); ++i) {
       const ChannelTable::Messages messages = table.messages(schedule.lists[rank][i]);
       if (messages.produces >= 0) times.sent[next_sent[messages.produces]++] = intervals[rank][i].end;
-      if (messages.consumes >= 0) times.taken[next_taken[messages.consumes]++] = intervals[rank][i].start;
+      if (messages.consumes >= 0) times.taken[next_taken[messages.consumes]++] = intervals[rank][i].end;
     }
   }
   // Lists that are not complete may leave messages that nobody takes: those stay.
