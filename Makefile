@@ -21,13 +21,13 @@ $(BUILD)/config.mk: scripts/find_libraries.sh Makefile
 	@mkdir -p $(BUILD)
 	@CUDA='$(CUDA)' MPI_HOME='$(MPI_HOME)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_libraries.sh $@
 
+comma := ,
 OPTIMISE := $(if $(filter 1,$(SANITIZE)),-O1 -fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,-O3)
 # -Wno-restrict: g++ 12 warns of overlaps inside its own std::string (GCC bug 105651).
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
 CXXFLAGS_ALL := -std=c++20 -g $(OPTIMISE) -march=native -ffp-contract=off $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS) $(CXXFLAGS)
 LDLIBS_ALL := $(BLAS_LIBS) $(MPI_LIBS) -lpthread $(LDLIBS)
-comma := ,
 
 sources = $(wildcard $(1)/*.cpp)
 objects = $(patsubst %.cpp,$(BUILD)/%.o,$(call sources,$(1)))
