@@ -1,0 +1,38 @@
+#include "pipeline/measurement.h"
+
+#include <algorithm>
+
+namespace train_gpt {
+
+RankTimes rank_times(Device& device, std::span<const ActionMarks> marks) {
+  RankTimes times;
+  if (marks.empty()) return times;
+  times.first_start = device.time_ms(marks.front().begin);
+  times.last_end = device.time_ms(marks.back().end);
+  for (const ActionMarks& action : marks) times.busy += device.time_ms(action.end) - device.time_ms(action.begin);
+  return times;
+}
+
+StepBubble step_bubble(std::span<const RankTimes> ranks) {
+  StepBubble step;
+  if (ranks.empty()) return step;
+  double first = ranks[0].first_start;
+  double last = ranks[0].last_end;
+  double busy = 0;
+  double ideal = 0;
+  double span = 0;
+  for (const RankTimes& rank : ranks) {
+    first = std::min(first, rank.first_start);
+    last = std::max(last, rank.last_end);
+    busy += rank.busy;
+    ideal = std::max(ideal, rank.busy);
+    span = std::max(span, rank.last_end - rank.first_start);
+    step.post_flush = std::max(step.post_flush, rank.post_flush);
+  }
+  step.makespan = last - first;
+  if (step.makespan > 0) step.bubble = 1 - busy / (static_cast<double>(ranks.size()) * step.makespan);
+  if (span > 0) step.bubble_span = 1 - ideal / span;
+  return step;
+}
+
+}  // namespace train_gpt

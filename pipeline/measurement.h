@@ -1,0 +1,32 @@
+// What a step took: per rank when it worked and waited, and the bubble that follows, in both measures that papers use.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "pipeline/executor.h"
+
+namespace train_gpt {
+
+// Milliseconds on a clock that the ranks of a host share.
+struct RankTimes {
+  double first_start = 0;  // of the first action
+  double last_end = 0;     // of the last action of the list
+  double busy = 0;         // sum over actions
+  double post_flush = 0;   // from last_end until the parameters are updated (R and U)
+  static constexpr std::size_t kNumbers = 4;
+};
+
+RankTimes rank_times(Device& device, std::span<const ActionMarks> marks);
+
+struct StepBubble {
+  double makespan = 0;     // ms, from the first start to the last end over all ranks
+  double bubble = 0;       // 1 - busy / (p * makespan)
+  double bubble_span = 0;  // 1 - ideal / span: ideal = largest busy time, span = largest (last end - first start)
+  double post_flush = 0;   // ms, largest over ranks
+};
+StepBubble step_bubble(std::span<const RankTimes> ranks);
+
+}  // namespace train_gpt
