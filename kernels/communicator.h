@@ -70,6 +70,8 @@ class Communicator {
   // Host-side collectives on small data (plans, norms, losses, errors); they return when done and may not be called
   // while a step is running on channels of the same communicator.
   virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
+  // Brings together an array of which every element is nonzero on at most one rank: a sum without a rounding to order.
+  virtual void merge_host(std::span<double> data) = 0;
   virtual void broadcast_host(void* data, std::int64_t bytes, int root) = 0;
   // Every rank gives its bytes, rank `root` gets all of them in rank order (other ranks: empty).
   virtual std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) = 0;

@@ -145,6 +145,7 @@ class LocalCommunicator final : public Communicator {
       data[i] = sum;
     }
   }
+  void merge_host(std::span<double> data) override { all_reduce_host(data); }
   void broadcast_host(void* data, std::int64_t bytes, int root) override {
     const auto size = rank_ == root ? static_cast<std::size_t>(bytes) : 0;
     const auto parcels = exchange({static_cast<const char*>(data), size});
@@ -229,7 +230,10 @@ class LocalCommunicator final : public Communicator {
       if (world_->failed->load()) throw std::runtime_error("local communicator: another rank failed");
       const std::lock_guard lock(world_->mutex);
       Meeting& meeting = world_->meetings.at(sequence);
-      if (meeting.arrived < size()) return false;
+      if (meeting.arrived < size()) {
+        idle();
+        return false;
+      }
       parcels = meeting.parcels;
       if (++meeting.left == size()) world_->meetings.erase(sequence);
       return true;

@@ -1,6 +1,7 @@
 #include "pipeline/executor.h"
 
 #include <chrono>
+#include <stdexcept>
 
 namespace train_gpt {
 namespace {
@@ -160,6 +161,18 @@ void Executor::send(const ActionPlan& plan) {
   RingState& state = rings_[static_cast<std::size_t>(plan.output_ring)];
   state.tickets[static_cast<std::size_t>(plan.output_slot)] =
       pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), rank_plan_.boundary_bytes);
+}
+
+void Executor::run_alone(const Action& action, float dloss) {
+  const std::vector<Action>& list = plan_.request.schedule.actions(rank_plan_.rank);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const bool same_op = list[i].op == action.op || (list[i].op == Op::backward && action.op != Op::forward);
+    if (!same_op || list[i].stage != action.stage || list[i].micro_batch != action.micro_batch) continue;
+    work(action, rank_plan_.actions[i], /*with_gradient=*/true, dloss);
+    return;
+  }
+  throw std::logic_error("action " + to_string(action) + " is not in the list of rank " +
+                         std::to_string(rank_plan_.rank));
 }
 
 std::string Executor::doing() const {

@@ -33,6 +33,10 @@ class Executor {
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
 
+  // Runs one action (not a W of a B: name I and W) outside of any list, on the buffers of its place in the training
+  // list: for measuring costs. Nothing is sent or received; gradients are added as always.
+  void run_alone(const Action& action, float dloss);
+
   // Marks of the last train_step or validate, parallel to the list that ran.
   const std::vector<ActionMarks>& marks() const { return marks_; }
 

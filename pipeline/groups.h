@@ -26,8 +26,8 @@ struct Groups {
   Communicator* world = nullptr;           // not owned
   std::unique_ptr<Communicator> pipeline;  // the ranks of this replica
   std::unique_ptr<Communicator> replicas;  // this pipeline rank in all replicas; null if d = 1
-  std::unique_ptr<Communicator> copies;    // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
-  std::unique_ptr<Communicator> tied;      // the two ranks that hold the ends of a tied embedding, if they differ
+  std::unique_ptr<Communicator> copies;  // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
+  std::unique_ptr<Communicator> tied;    // the two ranks that hold the ends of a tied embedding, if they differ
 
   int rank() const { return pipeline->rank(); }
   int replica() const { return world->rank() / layout.pipeline; }

@@ -1,6 +1,7 @@
-// Lowering: what a schedule's lists do not say because it follows from them. Once the last gradient of a tensor has been
-// added, it is reduced (R): between mirrored parameter copies, between replicas, between the two ends of the tied
-// embedding; then the parameters are updated (U). Lowered actions are data like the others and appear in every timeline.
+// Lowering: what a schedule's lists do not say because it follows from them. Once the last gradient of a tensor has
+// been added, it is reduced (R): between mirrored parameter copies, between replicas, between the two ends of the tied
+// embedding; then the parameters are updated (U). Lowered actions are data like the others and appear in every
+// timeline.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,17 @@
 
 namespace train_gpt {
 
+void RankTimes::write(std::span<double> numbers) const {
+  numbers[0] = first_start;
+  numbers[1] = last_end;
+  numbers[2] = busy;
+  numbers[3] = post_flush;
+}
+
+RankTimes RankTimes::read(std::span<const double> numbers) {
+  return {.first_start = numbers[0], .last_end = numbers[1], .busy = numbers[2], .post_flush = numbers[3]};
+}
+
 RankTimes rank_times(Device& device, std::span<const ActionMarks> marks) {
   RankTimes times;
   if (marks.empty()) return times;

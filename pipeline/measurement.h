@@ -16,7 +16,10 @@ struct RankTimes {
   double last_end = 0;     // of the last action of the list
   double busy = 0;         // sum over actions
   double post_flush = 0;   // from last_end until the parameters are updated (R and U)
+
   static constexpr std::size_t kNumbers = 4;
+  void write(std::span<double> numbers) const;  // kNumbers of them
+  static RankTimes read(std::span<const double> numbers);
 };
 
 RankTimes rank_times(Device& device, std::span<const ActionMarks> marks);

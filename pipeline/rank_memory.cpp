@@ -47,11 +47,21 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   if (const int workspace = find(memory::workspace); workspace >= 0) {
     device_.use_workspace(line(workspace), plan_.memory[static_cast<std::size_t>(workspace)].bytes);
   }
-  device_.zero(first_moment(), plan_.memory[static_cast<std::size_t>(first_)].bytes);
-  device_.zero(second_moment(), plan_.memory[static_cast<std::size_t>(second_)].bytes);
-  device_.zero(gradients(), plan_.memory[static_cast<std::size_t>(gradients_)].bytes);
-  if (group_ >= 0) device_.zero(group_gradients(), plan_.memory[static_cast<std::size_t>(group_)].bytes);
+  zero_line(first_);
+  zero_line(second_);
+  zero_gradients();
 }
+
+void RankMemory::zero_line(int index) {
+  if (index >= 0) device_.zero(line(index), plan_.memory[static_cast<std::size_t>(index)].bytes);
+}
+
+void RankMemory::zero_gradients() {
+  zero_line(gradients_);
+  zero_line(group_);
+}
+
+void RankMemory::zero_messages() { zero_line(messages_); }
 
 RankMemory::~RankMemory() {
   for (void* block : blocks_) device_.release(block);

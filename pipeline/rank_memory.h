@@ -35,10 +35,14 @@ class RankMemory {
   double* atom_sums() const { return static_cast<double*>(line(norms_)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums
 
+  void zero_gradients();
+  void zero_messages();
+
   std::int64_t allocated_bytes() const { return allocated_; }
   const RankPlan& plan() const { return plan_; }
 
  private:
+  void zero_line(int index);
   void* line(int index) const { return index < 0 ? nullptr : blocks_[static_cast<std::size_t>(index)]; }
   int find(const std::string& name) const;
   char* token_block(int index) const;

@@ -116,6 +116,16 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
+  void merge_host(std::span<double> data) override {
+    constexpr std::size_t kChunk = std::size_t{1} << 24;
+    for (std::size_t at = 0; at < data.size(); at += kChunk) {
+      const int n = static_cast<int>(std::min(kChunk, data.size() - at));
+      MPI_Request request = MPI_REQUEST_NULL;
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data() + at, n, MPI_DOUBLE, MPI_SUM, comm_, &request), "merge");
+      finish(request);
+    }
+  }
+
   void broadcast_host(void* data, std::int64_t bytes, int root) override {
     for (std::int64_t at = 0; at < bytes; at += options_.largest_message) {
       MPI_Request request = MPI_REQUEST_NULL;
@@ -252,10 +262,11 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  static void finish(MPI_Request& request) {
+  void finish(MPI_Request& request) const {
     wait_until([&] {
       int finished = 0;
       check_mpi(MPI_Test(&request, &finished, MPI_STATUS_IGNORE), "collective");
+      if (finished == 0) idle();
       return finished != 0;
     });
   }

@@ -1,0 +1,287 @@
+#include "pipeline/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+
+namespace train_gpt {
+namespace {
+
+double steady_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer)
+    : device_(device),
+      groups_(groups),
+      plan_(plan),
+      optimizer_(optimizer),
+      memory_(device, plan, groups.rank()),
+      executor_(device, *groups.pipeline, plan, memory_),
+      lowered_(lower(plan, groups.rank())) {
+  const BatchShape& batch = plan_.request.batch;
+  host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
+  host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
+  device_.set_progress_hook([this] { groups_.progress(); });
+  for (Communicator* group :
+       {groups_.world, groups_.pipeline.get(), groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
+    if (group != nullptr) group->set_idle_hook([this] { groups_.progress(); });
+  }
+}
+
+// ---- parameters
+// -------------------------------------------------------------------------------------------------------
+
+void Trainer::initialise(std::uint64_t seed) {
+  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
+  const ArenaLayout& layout = memory_.plan().layout;
+  std::vector<float> values;
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    values.resize(static_cast<std::size_t>(tensor.elements));
+    train_gpt::initialise(values.data(), plan_.request.model, tensor, seed);
+    device_.to_device(memory_.parameters() + entry.offset, values.data(),
+                      tensor.elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+  refresh_low_parameters();
+}
+
+void Trainer::load(const ModelFile& file) {
+  file.read_arena(device_, memory_.parameters(), memory_.plan().layout);
+  refresh_low_parameters();
+}
+
+void Trainer::refresh_low_parameters() {
+  if (plan_.request.precision == Precision::fp32) return;
+  device_.from_float(memory_.low_parameters(), memory_.parameters(), memory_.plan().layout.elements);
+}
+
+void Trainer::save(const std::string& path, Precision precision) {
+  const ModelConfig& model = plan_.request.model;
+  Communicator& world = *groups_.world;
+  if (world.rank() == 0) create_model_file(path, model, precision);
+  world.barrier();
+  if (groups_.owns_parameters()) {
+    write_model_tensors(device_, path, model, precision, memory_.plan().layout, memory_.parameters());
+  }
+  world.barrier();
+  if (world.rank() == 0) publish(path);
+  world.barrier();
+}
+
+std::string Trainer::parameter_hash() {
+  const ModelConfig& model = plan_.request.model;
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(atom_count(model)), 0);
+  if (groups_.owns_parameters()) {
+    parameter_hashes(device_, hashes, model, memory_.plan().layout, memory_.parameters());
+  }
+  // 64-bit words travel as two halves, which a double holds exactly.
+  std::vector<double> halves(hashes.size() * 2);
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    halves[2 * i] = static_cast<double>(hashes[i] >> 32);
+    halves[2 * i + 1] = static_cast<double>(hashes[i] & 0xffffffffU);
+  }
+  groups_.world->merge_host(halves);
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    hashes[i] = static_cast<std::uint64_t>(halves[2 * i]) << 32 | static_cast<std::uint64_t>(halves[2 * i + 1]);
+  }
+  return combined_hash(hashes);
+}
+
+// ---- one step
+// ---------------------------------------------------------------------------------------------------------
+
+void Trainer::load_tokens(const Batch& batch) {
+  const BatchShape& shape = plan_.request.batch;
+  const auto load = [&](const ReadRow& read_row, std::int32_t* (RankMemory::*destination)(int) const) {
+    for (int mb = 0; mb < shape.micro_batches; ++mb) {
+      const std::int64_t first_row = (std::int64_t{groups_.replica()} * shape.micro_batches + mb) * shape.rows;
+      for (std::int64_t r = 0; r < shape.rows; ++r) read_row(host_tokens_.data() + r * shape.seq_len, first_row + r);
+      device_.to_device((memory_.*destination)(mb), host_tokens_.data(),
+                        shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
+    }
+  };
+  if (memory_.plan().has_embedding) load(batch.inputs, &RankMemory::tokens);
+  if (memory_.plan().has_head) load(batch.targets, &RankMemory::targets);
+}
+
+// losses[replica * m + micro-batch] = sum over the micro-batch's tokens, for the micro-batches whose head ran here.
+void Trainer::micro_batch_losses(std::span<double> losses, const std::vector<Action>& list) {
+  const BatchShape& shape = plan_.request.batch;
+  for (const Action& action : list) {
+    if (action.op != Op::forward || !memory_.plan().stage_plan(action.stage).shape.has_head()) continue;
+    device_.to_host(host_losses_.data(), memory_.losses(action.micro_batch),
+                    shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(float)));
+    double sum = 0;
+    for (const float loss : host_losses_) sum += static_cast<double>(loss);
+    losses[static_cast<std::size_t>(groups_.replica() * shape.micro_batches + action.micro_batch)] = sum;
+  }
+}
+
+double Trainer::mean_loss(std::span<const double> losses) const {
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum / static_cast<double>(plan_.request.batch.step_tokens());
+}
+
+StepResult Trainer::step(std::int64_t step, const Batch& batch) {
+  const BatchShape& shape = plan_.request.batch;
+  const double begin = steady_ms();
+  load_tokens(batch);
+  device_.zero(memory_.gradients(), memory_.plan().layout.gradient_elements * static_cast<std::int64_t>(sizeof(float)));
+  issued_ = 0;
+  const auto dloss = static_cast<float>(1.0 / static_cast<double>(shape.step_tokens()));
+  executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });
+  finish_reduction();
+
+  // One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms.
+  const auto losses_end = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
+  const std::size_t times_end = losses_end + static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
+  report_.assign(times_end + static_cast<std::size_t>(atom_count(plan_.request.model)), 0.0);
+  const std::span<double> report(report_);
+  micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
+  RankTimes times = rank_times(device_, executor_.marks());
+  const double flushed = times.last_end;
+  times.post_flush = post_flush_;
+  times.write(report.subspan(losses_end + static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
+  if (groups_.owns_parameters()) {
+    gradient_squared_sums(device_, report.subspan(times_end), memory_.atom_sums(), plan_.request.model,
+                          memory_.plan().layout, memory_.gradients());
+  }
+  groups_.world->merge_host(report);
+
+  StepResult result;
+  result.loss = mean_loss(report.first(losses_end));
+  result.grad_norm = gradient_norm(report.subspan(times_end));
+  for (std::size_t at = losses_end; at < times_end; at += RankTimes::kNumbers) {
+    result.times.push_back(RankTimes::read(report.subspan(at, RankTimes::kNumbers)));
+  }
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+    throw std::runtime_error("step " + std::to_string(step) + ": the " +
+                             (std::isfinite(result.loss) ? "gradient norm" : "loss") +
+                             " is not finite. Lower --learning-rate, or start from an earlier checkpoint");
+  }
+  result.learning_rate = update(step, result.grad_norm);
+  const Device::Mark updated = device_.mark();
+  post_flush_ = device_.time_ms(updated) - flushed;
+  result.ms = steady_ms() - begin;
+  return result;
+}
+
+double Trainer::update(std::int64_t step, double norm) {
+  const double rate = learning_rate(optimizer_.learning_rate, step);
+  const AdamWScalars scalars = adamw_scalars(optimizer_.adamw, rate, step, clip_factor(norm, optimizer_.grad_clip));
+  device_.to_device(memory_.scalars(), &scalars, sizeof scalars);
+  const bool low = plan_.request.precision != Precision::fp32;
+  const OptimizerArenas arenas{.new_values = memory_.parameters(),
+                               .low = low ? memory_.low_parameters() : nullptr,
+                               .m = memory_.first_moment(),
+                               .v = memory_.second_moment(),
+                               .values = memory_.parameters(),
+                               .gradients = memory_.gradients()};
+  adamw_step(device_, arenas, plan_.request.model, memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
+             /*keep_moments=*/false);
+  return rate;
+}
+
+double Trainer::validate(const Batch& batch) {
+  const BatchShape& shape = plan_.request.batch;
+  load_tokens(batch);
+  executor_.validate();
+  std::vector<double> losses(static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches),
+                             0.0);
+  micro_batch_losses(losses, plan_.validation.actions(groups_.rank()));
+  groups_.world->merge_host(losses);
+  return mean_loss(losses);
+}
+
+// ---- reductions
+// -------------------------------------------------------------------------------------------------------
+
+// Issues the reductions that may start once `done` actions of the list are done.
+void Trainer::issue_due(std::size_t done) {
+  while (issued_ < lowered_.size() && lowered_[issued_].after <= done &&
+         lowered_[issued_].kind != LoweredAction::Kind::update) {
+    finish_reduction();  // each works on the result of the one before
+    issue(lowered_[issued_++]);
+  }
+}
+
+void Trainer::issue(const LoweredAction& action) {
+  const ArenaLayout& layout = memory_.plan().layout;
+  float* gradients = memory_.gradients();
+  switch (action.kind) {
+    case LoweredAction::Kind::reduce_copies:
+      reducing_ = groups_.copies.get();
+      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
+      break;
+    case LoweredAction::Kind::reduce_replicas:
+      reducing_ = groups_.replicas.get();
+      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
+      break;
+    case LoweredAction::Kind::reduce_tied:
+      if (groups_.tied != nullptr) {
+        const int wte = tensor_index(plan_.request.model, TensorKind::wte);
+        reducing_ = groups_.tied.get();
+        reduction_ = reducing_->all_reduce(gradients + layout.offset_of(wte),
+                                           model_tensors(plan_.request.model)[static_cast<std::size_t>(wte)].elements);
+      } else {
+        sum_tied_gradients(device_, plan_.request.model, layout, gradients);
+      }
+      break;
+    case LoweredAction::Kind::update:
+      break;
+  }
+}
+
+void Trainer::finish_reduction() {
+  if (reducing_ != nullptr) reducing_->await(reduction_);
+  reducing_ = nullptr;
+}
+
+// ---- costs
+// ------------------------------------------------------------------------------------------------------------
+
+StageCosts Trainer::measure_stages() {
+  constexpr int kRuns = 3;
+  const std::size_t stages = plan_.request.schedule.placement.stages.size();
+  std::vector<double> costs(3 * stages, 0.0);
+  const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
+  const Batch zeros{
+      .inputs = [&](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); },
+      .targets = [&](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); }};
+  load_tokens(zeros);
+  memory_.zero_messages();
+  groups_.world->barrier();
+  for (const StagePlan& stage : memory_.plan().stages) {
+    const int mb = plan_.request.schedule.placement.stages[static_cast<std::size_t>(stage.stage)].first_micro_batch;
+    std::vector<double> samples[3];
+    for (int run = 0; run <= kRuns; ++run) {
+      for (const Op op : {Op::forward, Op::backward_input, Op::backward_weight}) {
+        const Device::Mark begin = device_.mark();
+        executor_.run_alone({.op = op, .stage = stage.stage, .micro_batch = mb}, dloss);
+        const Device::Mark end = device_.mark();
+        const std::size_t kind = op == Op::forward ? 0 : op == Op::backward_input ? 1 : 2;
+        if (run > 0) samples[kind].push_back(device_.time_ms(end) - device_.time_ms(begin));
+      }
+    }
+    for (std::size_t kind = 0; kind < 3; ++kind) {
+      std::nth_element(samples[kind].begin(), samples[kind].begin() + kRuns / 2, samples[kind].end());
+      if (groups_.replica() == 0) costs[3 * static_cast<std::size_t>(stage.stage) + kind] = samples[kind][kRuns / 2];
+    }
+  }
+  memory_.zero_gradients();
+  groups_.world->merge_host(costs);
+  StageCosts result;
+  for (std::size_t s = 0; s < stages; ++s) {
+    result.forward.push_back(costs[3 * s]);
+    result.input.push_back(costs[3 * s + 1]);
+    result.weight.push_back(costs[3 * s + 2]);
+  }
+  return result;
+}
+
+}  // namespace train_gpt

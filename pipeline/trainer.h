@@ -1,0 +1,94 @@
+// The trainer: one rank's part in training a model. It owns the rank's memory and executor and takes the steps; reading
+// options, tokens and writing logs is done by the commands.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint.h"
+#include "model/optimizer.h"
+#include "pipeline/executor.h"
+#include "pipeline/groups.h"
+#include "pipeline/lowering.h"
+#include "pipeline/measurement.h"
+#include "pipeline/plan.h"
+
+namespace train_gpt {
+
+// Reads row `row` (0 .. step_rows()-1 of the global batch) into `out` (T ids).
+using ReadRow = std::function<void(std::int32_t* out, std::int64_t row)>;
+
+// The rows of one step; only ranks with an embedding read inputs, only ranks with a head read targets.
+struct Batch {
+  ReadRow inputs;
+  ReadRow targets;
+};
+
+struct OptimizerSettings {
+  LearningRate learning_rate;
+  AdamWConstants adamw;
+  double grad_clip = 1.0;
+};
+
+struct StepResult {
+  double loss = 0;       // mean over all valid targets of the step, the same on all ranks
+  double grad_norm = 0;  // before clipping
+  double learning_rate = 0;
+  double ms = 0;                 // from the step's start to the end of its update, on this rank
+  std::vector<RankTimes> times;  // of every rank of the job
+};
+
+class Trainer {
+ public:
+  // Allocates all memory (the plan's, nothing later). The referenced objects outlive the trainer.
+  Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer);
+
+  void initialise(std::uint64_t seed);
+  void load(const ModelFile& file);
+  void save(const std::string& path, Precision precision);  // collective
+
+  // Collective; step counts from 0. Throws std::runtime_error if loss or norm is not finite.
+  StepResult step(std::int64_t step, const Batch& batch);
+  // Mean loss over the valid targets of one batch of a step's size.
+  double validate(const Batch& batch);
+  // 16 hex digits over all parameters in canonical order; collective.
+  std::string parameter_hash();
+
+  // Median milliseconds of F, I and W of every virtual stage, measured on all ranks at once; collective. Leaves no
+  // trace.
+  StageCosts measure_stages();
+
+  const Executor& executor() const { return executor_; }
+  const RankMemory& memory() const { return memory_; }
+
+ private:
+  void refresh_low_parameters();
+  void load_tokens(const Batch& batch);
+  void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
+  double mean_loss(std::span<const double> losses) const;
+  double update(std::int64_t step, double norm);
+  void issue_due(std::size_t done);
+  void issue(const LoweredAction& action);
+  void finish_reduction();
+
+  Device& device_;
+  Groups& groups_;
+  const Plan& plan_;
+  OptimizerSettings optimizer_;
+  RankMemory memory_;
+  Executor executor_;
+  std::vector<LoweredAction> lowered_;
+  std::size_t issued_ = 0;
+  Ticket reduction_ = 0;              // of the last reduce issued
+  Communicator* reducing_ = nullptr;  // where it runs
+  std::vector<std::int32_t> host_tokens_;
+  std::vector<float> host_losses_;
+  std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
+  double post_flush_ = 0;       // ms, of the step before: a step's own is not over when it is reported
+};
+
+}  // namespace train_gpt
