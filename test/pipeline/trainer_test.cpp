@@ -1,0 +1,73 @@
+// The bitwise contract: schedule, ranks, chunks, partition, threads and head form do not change a bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "test/pipeline/training_runs.h"
+
+namespace train_gpt::test {
+namespace {
+
+void expect_equal(const Outcome& actual, const Outcome& expected, const std::string& what) {
+  EXPECT_EQ(actual.losses, expected.losses) << what;
+  EXPECT_EQ(actual.norms, expected.norms) << what;
+  EXPECT_EQ(actual.validation, expected.validation) << what;
+  EXPECT_EQ(actual.hash, expected.hash) << what;
+}
+
+TEST(Trainer, LearnsOnOneRank) {
+  const Outcome run = train({.steps = 3});
+  ASSERT_EQ(run.losses.size(), 3U);
+  EXPECT_NEAR(run.losses[0], std::log(131.0), 0.1);
+  EXPECT_GT(run.norms[0], 0);
+  EXPECT_EQ(run.hash.size(), 16U);
+}
+
+TEST(Trainer, EverySchedulePartitionAndRankCountGivesTheBitsOfOneRank) {
+  for (const int m : {1, 3, 4}) {
+    const Outcome one = train({.micro_batches = m, .validate_every = 2});
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      for (const int p : {1, 2, 3, 4, 6, 8}) {
+        expect_equal(train({.schedule = schedule, .ranks = p, .micro_batches = m, .validate_every = 2}), one,
+                     std::string(schedule) + " p=" + std::to_string(p) + " m=" + std::to_string(m));
+      }
+    }
+  }
+  const Outcome one = train({});
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .threads = 2}), one, "two threads");
+  expect_equal(train({.schedule = "1f1b", .ranks = 3, .partition = {1, 6, 1}}), one, "another partition");
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .head = HeadForm::stored}), one, "stored head");
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .recompute = std::vector<bool>(8, true)}), one, "recomputed");
+}
+
+TEST(Trainer, SchedulesWithChunksAndSplitBackwardGiveTheBitsOfOneRank) {
+  const Outcome one = train({});
+  for (const char* schedule : {"interleaved", "breadth-first", "zb-h1", "zb-h2", "interleaved-zb", "zb-v"}) {
+    for (const int p : {1, 2, 4}) {
+      expect_equal(train({.schedule = schedule, .ranks = p}), one, std::string(schedule) + " p=" + std::to_string(p));
+    }
+  }
+}
+
+TEST(Trainer, UntiedModelsKeepTheContract) {
+  const Outcome one = train({.tied = false});
+  EXPECT_NE(one.hash, train({}).hash);
+  expect_equal(train({.schedule = "1f1b", .ranks = 4, .tied = false}), one, "1f1b p=4 untied");
+  expect_equal(train({.schedule = "zb-v", .ranks = 2, .tied = false}), one, "zb-v p=2 untied");
+}
+
+TEST(Trainer, ReplicasAndDirectionsAreGroups) {
+  const Outcome two_groups = train({.micro_batches = 8, .groups = 2});
+  EXPECT_NE(two_groups.hash, train({.micro_batches = 8}).hash);
+  expect_equal(train({.schedule = "1f1b", .ranks = 3, .micro_batches = 8, .groups = 2}), two_groups, "1f1b, 2 groups");
+  expect_equal(train({.schedule = "zb-h1", .ranks = 3, .micro_batches = 8, .groups = 2}), two_groups,
+               "zb-h1, 2 groups");
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .replicas = 2, .micro_batches = 4}), two_groups, "2 replicas");
+  expect_equal(train({.schedule = "dualpipe", .ranks = 2, .micro_batches = 8, .groups = 2}), two_groups,
+               "dualpipe p=2");
+  expect_equal(train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups,
+               "dualpipe p=4");
+}
+
+}  // namespace
+}  // namespace train_gpt::test

@@ -1,0 +1,79 @@
+#include "test/pipeline/training_runs.h"
+
+#include <mutex>
+
+#include "kernels/local_communicator.h"
+#include "pipeline/schedule_catalog.h"
+#include "pipeline/trainer.h"
+
+namespace train_gpt::test {
+namespace {
+
+constexpr std::int64_t kSeqLen = 16;
+
+std::int32_t token(std::int64_t step, std::int64_t row, std::int64_t position) {
+  const std::int64_t mixed = (step * 1000003 + row * 7919 + position) * 2654435761;
+  return static_cast<std::int32_t>((mixed >> 7) % 131);
+}
+
+Batch batch_of(std::int64_t step) {
+  const auto reader = [step](std::int64_t shift) {
+    return [step, shift](std::int32_t* out, std::int64_t row) {
+      for (std::int64_t t = 0; t < kSeqLen; ++t) out[t] = token(step, row, t + shift);
+    };
+  };
+  return {.inputs = reader(0), .targets = reader(1)};
+}
+
+}  // namespace
+
+Outcome train(const Run& run) {
+  const ModelConfig model{
+      .layers = 3, .heads = 3, .hidden = 24, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
+  PlanRequest request;
+  request.model = model;
+  request.batch = {.rows = run.rows,
+                   .seq_len = kSeqLen,
+                   .micro_batches = run.micro_batches,
+                   .replicas = run.replicas,
+                   .groups = run.groups};
+  request.schedule = make_schedule(
+      {.name = run.schedule, .ranks = run.ranks, .micro_batches = run.micro_batches, .chunks = run.chunks});
+  request.partition =
+      run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
+  request.head = run.head;
+  request.recompute = run.recompute;
+  request.workspace_bytes =
+      make_cpu_device(run.threads)->workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
+  const Plan plan = make_plan(request);
+  const OptimizerSettings optimizer{
+      .learning_rate = {.shape = LearningRateShape::cosine, .peak = 1e-2, .steps = run.steps, .warmup_steps = 1},
+      .adamw = {.weight_decay = 0.1F},
+      .grad_clip = 0.5};
+
+  Outcome outcome;
+  std::mutex mutex;
+  run_local_ranks(run.ranks * run.replicas, [&](Communicator& world) {
+    const auto device = make_cpu_device(run.threads);
+    Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
+    Trainer trainer(*device, groups, plan, optimizer);
+    trainer.initialise(7);
+    Outcome mine;
+    for (std::int64_t step = 0; step < run.steps; ++step) {
+      if (run.validate_every > 0 && step % run.validate_every == 0) {
+        mine.validation.push_back(trainer.validate(batch_of(1000)));
+      }
+      const StepResult result = trainer.step(step, batch_of(step));
+      mine.losses.push_back(result.loss);
+      mine.norms.push_back(result.grad_norm);
+    }
+    mine.hash = trainer.parameter_hash();
+    if (world.rank() == 0) {
+      const std::lock_guard lock(mutex);
+      outcome = mine;
+    }
+  });
+  return outcome;
+}
+
+}  // namespace train_gpt::test

@@ -1,0 +1,40 @@
+// Short training runs of a tiny model on the local communicator, for comparing schedules bit by bit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pipeline/plan.h"
+
+namespace train_gpt::test {
+
+struct Run {
+  std::string schedule = "gpipe";
+  int ranks = 1;  // of one pipeline
+  int chunks = 0;
+  int replicas = 1;
+  int micro_batches = 4;
+  std::int64_t rows = 1;
+  int groups = 1;
+  int threads = 1;
+  Partition partition = {};  // empty: uniform
+  HeadForm head = HeadForm::streamed;
+  std::vector<bool> recompute = {};
+  bool tied = true;
+  int steps = 3;
+  int validate_every = 0;  // 0: never
+};
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<double> validation;
+  std::string hash;
+  bool operator==(const Outcome&) const = default;
+};
+
+// Layers 3, hidden 24, heads 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping at 0.5.
+Outcome train(const Run& run);
+
+}  // namespace train_gpt::test
