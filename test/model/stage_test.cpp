@@ -1,0 +1,221 @@
+// The bitwise contract of the model: whatever the cut into stages, the form of the head, what is recomputed, the order
+// of F, I and W that keeps micro-batches in order, and the number of threads, losses and gradients have the same bits.
+// The chain runs in slots of exactly the planned bytes that are full of NaN before use and move between actions.
+#include "model/stage.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "kernels/device.h"
+#include "model/normal_numbers.h"
+#include "model/unit.h"
+#include "test/model/stage_chain.h"
+
+using namespace train_gpt;
+
+namespace {
+
+ModelConfig small_model(bool tied) {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.hidden = 40;
+  config.vocab = 300;
+  config.max_seq_len = 70;
+  config.tied = tied;
+  return config;
+}
+
+std::vector<MicroBatch> micro_batches(const ModelConfig& config, std::int64_t rows, int count) {
+  std::vector<MicroBatch> batches(static_cast<std::size_t>(count));
+  std::uint64_t k = 0;
+  const auto token = [&] { return static_cast<std::int32_t>(splitmix64(k++) % static_cast<std::uint64_t>(config.vocab)); };
+  for (MicroBatch& batch : batches)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      batch.tokens.push_back(token());
+      batch.targets.push_back(i % 13 == 5 ? -1 : token());
+    }
+  return batches;
+}
+
+struct Result {
+  std::vector<float> losses;
+  std::vector<std::vector<float>> gradients;
+};
+
+void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_FALSE(std::isnan(a[i])) << what << "[" << i << "]";
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(a[i]), std::bit_cast<std::uint32_t>(b[i])) << what << "[" << i << "]";
+  }
+}
+
+Result run(const ChainShape& shape, int threads, bool deferred, int count) {
+  const std::unique_ptr<Device> device = make_cpu_device(threads);
+  StageChain chain(*device, shape);
+  chain.set_parameters(
+      [&](float* out, const TensorInfo& tensor) { initialise(out, shape.model, tensor, /*seed=*/42); });
+  const std::vector<MicroBatch> batches = micro_batches(shape.model, shape.B * shape.T, count);
+  Result result;
+  result.losses = chain.train(batches, 0.01F, deferred);
+  result.gradients = chain.gradients();
+  std::vector<float> validated;
+  for (const MicroBatch& batch : batches)
+    for (const float loss : chain.validate(batch)) validated.push_back(loss);
+  expect_same_bits(result.losses, validated, "loss of validation");
+  const Result after_validation = {result.losses, chain.gradients()};
+  for (std::size_t t = 0; t < result.gradients.size(); ++t)
+    expect_same_bits(result.gradients[t], after_validation.gradients[t], "gradient after validation");
+  return result;
+}
+
+void expect_same(const Result& a, const Result& b, const std::string& what) {
+  SCOPED_TRACE(what);
+  expect_same_bits(a.losses, b.losses, "loss");
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  for (std::size_t t = 0; t < a.gradients.size(); ++t)
+    expect_same_bits(a.gradients[t], b.gradients[t], "gradient of tensor " + std::to_string(t));
+}
+
+TEST(Stage, BitsDoNotDependOnCutHeadRecomputationOrderAndThreads) {
+  const std::vector<std::vector<int>> cuts = {{6}, {1, 5}, {5, 1}, {2, 2, 2}, {3, 3}, {1, 1, 1, 1, 1, 1}};
+  const std::vector<std::vector<bool>> recomputations = {
+      {}, {true, true, true, true, true, true}, {false, true, false, false, true, false}};
+  for (const bool tied : {true, false}) {
+    ChainShape shape;
+    shape.model = small_model(tied);
+    shape.B = 2;
+    shape.T = 65;
+    shape.cut = cuts.front();
+    const Result oracle = run(shape, /*threads=*/1, /*deferred=*/false, 3);
+    for (const std::vector<int>& cut : cuts)
+      for (const std::vector<bool>& recompute : recomputations)
+        for (const HeadForm head : {HeadForm::streamed, HeadForm::stored}) {
+          shape.cut = cut;
+          shape.recompute = recompute;
+          shape.head = head;
+          const int threads = 1 + static_cast<int>(cut.size() % 2);
+          const std::string what = std::to_string(cut.size()) + " stages, head " + std::to_string(static_cast<int>(head)) +
+                                   ", recomputation of " + std::to_string(recompute.size()) + ", tied " +
+                                   std::to_string(tied);
+          expect_same(oracle, run(shape, threads, /*deferred=*/true, 3), what);
+        }
+  }
+}
+
+TEST(Stage, BitsDoNotDependOnThreads) {
+  ChainShape shape;
+  shape.model = small_model(true);
+  shape.B = 3;
+  shape.T = 33;
+  shape.cut = {6};
+  const Result one = run(shape, 1, false, 2);
+  for (const int threads : {2, 3, 5}) expect_same(one, run(shape, threads, false, 2), std::to_string(threads));
+}
+
+// Several chunks of rows in the head: the vocabulary is so large that one chunk holds 64 rows.
+TEST(Stage, HeadFormsAgreeOverSeveralChunks) {
+  ChainShape shape;
+  shape.model = {.layers = 1, .heads = 1, .hidden = 4, .vocab = 100003, .max_seq_len = 90, .tied = true};
+  shape.B = 2;
+  shape.T = 75;
+  ASSERT_EQ(head_chunk_rows(150, shape.model.padded_vocab()), 64);
+  shape.cut = {4};
+  const Result streamed = run(shape, 1, false, 1);
+  shape.head = HeadForm::stored;
+  shape.cut = {2, 2};
+  expect_same(streamed, run(shape, 2, true, 1), "stored");
+}
+
+TEST(Stage, HeadChunksFollowFromTheShape) {
+  EXPECT_EQ(head_chunk_rows(1024, 50304), 128);       // 25.8 MB
+  EXPECT_EQ(head_chunk_rows(100, 50304), 100);        // not more rows than there are
+  EXPECT_EQ(head_chunk_rows(65536, 50304), 4096);     // a sixteenth
+  EXPECT_EQ(head_chunk_rows(1024, 1 << 20), 64);      // at least 64
+  EXPECT_EQ(head_chunk_rows(100000, 1024), 8192);     // 32 MiB
+}
+
+// The plan in numbers, for GPT-2 sizes: what the split backward keeps, per token and unit, in multiples of C.
+TEST(StageBytes, AreThoseOfTheTensorsThatLiveOn) {
+  StageShape shape;
+  shape.model = preset("d12");
+  shape.B = 4;
+  shape.T = 256;
+  const std::int64_t N = shape.rows();
+  const std::int64_t C = shape.model.hidden;
+  const std::int64_t statistics = 2 * N * 4;
+  const std::int64_t norm_gradients = 2 * C * 4;
+
+  shape.first_unit = 1, shape.last_unit = 2;
+  StageBytes bytes = stage_bytes(shape, Precision::fp32);
+  EXPECT_EQ(bytes.boundary, N * C * 4);
+  EXPECT_EQ(bytes.forward_to_input, N * 4 * C * 4 + statistics + N * 12 * 4);  // x, qkv, statistics, log-sum-exp
+  EXPECT_EQ(bytes.forward_to_weight, N * 2 * C * 4);
+  EXPECT_EQ(bytes.input_to_weight, N * 4 * C * 4 + norm_gradients);
+
+  shape.first_unit = 2, shape.last_unit = 3;
+  bytes = stage_bytes(shape, Precision::fp32);
+  EXPECT_EQ(bytes.forward_to_input, N * 5 * C * 4 + statistics);
+  EXPECT_EQ(bytes.forward_to_weight, N * 5 * C * 4);
+  EXPECT_EQ(bytes.input_to_weight, N * 5 * C * 4 + norm_gradients);
+  EXPECT_EQ(stage_bytes(shape, Precision::bf16).forward_to_weight, N * 5 * C * 2);
+
+  shape.recompute = {true};
+  bytes = stage_bytes(shape, Precision::fp32);
+  EXPECT_EQ(bytes.forward_to_input, N * C * 4);
+  EXPECT_EQ(bytes.forward_to_weight, 0);
+  EXPECT_EQ(bytes.input_to_weight, N * 10 * C * 4 + norm_gradients);
+
+  shape.recompute = {};
+  shape.first_unit = 25, shape.last_unit = 26;
+  bytes = stage_bytes(shape, Precision::fp32);
+  EXPECT_EQ(bytes.forward_to_input, N * C * 4);
+  EXPECT_EQ(bytes.forward_to_weight, 0);
+  EXPECT_EQ(bytes.input_to_weight, 0);
+  shape.head = HeadForm::stored;
+  EXPECT_EQ(stage_bytes(shape, Precision::fp32).forward_to_weight, N * (C + 50304) * 4);
+}
+
+TEST(StageBytes, AreCountedIn64Bits) {
+  StageShape shape;
+  shape.model = {.layers = 48, .heads = 32, .hidden = 8192, .vocab = 128000, .max_seq_len = 8192, .tied = true};
+  shape.first_unit = 97, shape.last_unit = 98;
+  shape.head = HeadForm::stored;
+  shape.B = 64;
+  shape.T = 8192;
+  EXPECT_EQ(stage_bytes(shape, Precision::fp32).forward_to_weight, 64LL * 8192 * (8192 + 128000) * 4);
+}
+
+TEST(StageShape, IsChecked) {
+  const std::unique_ptr<Device> device = make_cpu_device(1);
+  const auto message = [&](const StageShape& shape) {
+    try {
+      const Stage stage(*device, shape);
+      return std::string("accepted");
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+  };
+  StageShape shape;
+  shape.model = small_model(true);
+  shape.last_unit = 6;
+  shape.T = 70;
+  EXPECT_EQ(message(shape), "accepted");
+  shape.T = 71;
+  EXPECT_NE(message(shape).find("--seq-len 71"), std::string::npos);
+  shape.T = 70;
+  shape.B = 0;
+  EXPECT_NE(message(shape).find("--micro-batch-size 0"), std::string::npos);
+  shape.B = 1;
+  shape.last_unit = 7;
+  EXPECT_NE(message(shape).find("[0, 7)"), std::string::npos);
+  shape.last_unit = 6;
+  shape.recompute = {true};
+  EXPECT_NE(message(shape).find("1 flags for a stage of 6 units"), std::string::npos);
+}
+
+}  // namespace
