@@ -14,7 +14,8 @@
 
 namespace golden {
 
-inline constexpr std::int64_t kLayers = 4, kHeads = 4, kHidden = 64, kMaxSeqLen = 64, kVocab = 1009, kPaddedVocab = 1024;
+inline constexpr std::int64_t kLayers = 4, kHeads = 4, kHidden = 64, kMaxSeqLen = 64, kVocab = 1009,
+                              kPaddedVocab = 1024;
 inline constexpr std::int64_t kRows = 4, kSeqLen = 64, kSteps = 41, kValidationBatches = 5, kValidateEvery = 10;
 inline constexpr std::uint64_t kCheckpointSeed = 1, kTrainSeed = 2, kValidationSeed = 3;
 inline constexpr std::int64_t kTrainTokens = 16384, kValidationTokens = 4096;

@@ -84,8 +84,8 @@ Values attention(const Model& model, std::int64_t layer, const Values& x, std::i
   for (std::int64_t b = 0; b < B; ++b)
     for (std::int64_t head = 0; head < C; head += width)
       attend(&attended[index(b * T * C)], &qkv[index(b * T * 3 * C)], T, C, head, width);
-  return sum(x, linear(attended, model.tensor(TensorKind::attprojw, layer), model.tensor(TensorKind::attprojb, layer),
-                       C, C));
+  return sum(
+      x, linear(attended, model.tensor(TensorKind::attprojw, layer), model.tensor(TensorKind::attprojb, layer), C, C));
 }
 
 Values mlp(const Model& model, std::int64_t layer, const Values& x) {
@@ -93,8 +93,8 @@ Values mlp(const Model& model, std::int64_t layer, const Values& x) {
   const Values normed = layernorm(x, model.tensor(TensorKind::ln2w, layer), model.tensor(TensorKind::ln2b, layer));
   Values hidden = linear(normed, model.tensor(TensorKind::fcw, layer), model.tensor(TensorKind::fcb, layer), C, 4 * C);
   std::transform(hidden.begin(), hidden.end(), hidden.begin(), gelu);
-  return sum(x, linear(hidden, model.tensor(TensorKind::fcprojw, layer), model.tensor(TensorKind::fcprojb, layer),
-                       4 * C, C));
+  return sum(
+      x, linear(hidden, model.tensor(TensorKind::fcprojw, layer), model.tensor(TensorKind::fcprojb, layer), 4 * C, C));
 }
 
 Values embedding(const Model& model, const std::vector<std::int32_t>& tokens, std::int64_t T) {

@@ -115,7 +115,8 @@ TEST_P(UnitGradient, EqualsCentralDifferences) {
   Stage stage(*device, shape);
   const StageBytes bytes = stage_bytes(shape, Precision::fp32);
   std::vector<char> workspace(
-      static_cast<std::size_t>(device->workspace_bytes(B, T, config.hidden, config.heads, config.padded_vocab())) + 256);
+      static_cast<std::size_t>(device->workspace_bytes(B, T, config.hidden, config.heads, config.padded_vocab())) +
+      256);
   void* aligned = workspace.data();
   std::size_t space = workspace.size();
   std::align(256, workspace.size() - 256, aligned, space);
@@ -181,8 +182,7 @@ TEST_P(UnitGradient, EqualsCentralDifferences) {
   const float* actual = kind == UnitKind::head ? losses.data() : static_cast<const float*>(y.data());
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 2e-5) << "output " << i;
 
-  if (kind != UnitKind::embedding)
-    expect_gradient("dx", static_cast<const float*>(dx.data()), input, objective);
+  if (kind != UnitKind::embedding) expect_gradient("dx", static_cast<const float*>(dx.data()), input, objective);
   for (const ArenaLayout::Entry& entry : layout.entries)
     expect_gradient(tensors[static_cast<std::size_t>(entry.tensor)].name, gradients.data() + entry.offset,
                     model.tensors[static_cast<std::size_t>(entry.tensor)], objective);

@@ -1,5 +1,6 @@
-// A model cut into a chain of stages, each with parameters and gradients of its own as on a rank of its own, run without
-// an executor: the plainest possible pipeline, in memory that betrays whoever relies on more than the plan says.
+// A model cut into a chain of stages, each with parameters and gradients of its own as on a rank of its own, run
+// without an executor: the plainest possible pipeline, in memory that betrays whoever relies on more than the plan
+// says.
 #pragma once
 
 #include <cstdint>

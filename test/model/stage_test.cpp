@@ -32,7 +32,9 @@ ModelConfig small_model(bool tied) {
 std::vector<MicroBatch> micro_batches(const ModelConfig& config, std::int64_t rows, int count) {
   std::vector<MicroBatch> batches(static_cast<std::size_t>(count));
   std::uint64_t k = 0;
-  const auto token = [&] { return static_cast<std::int32_t>(splitmix64(k++) % static_cast<std::uint64_t>(config.vocab)); };
+  const auto token = [&] {
+    return static_cast<std::int32_t>(splitmix64(k++) % static_cast<std::uint64_t>(config.vocab));
+  };
   for (MicroBatch& batch : batches)
     for (std::int64_t i = 0; i < rows; ++i) {
       batch.tokens.push_back(token());
@@ -99,9 +101,9 @@ TEST(Stage, BitsDoNotDependOnCutHeadRecomputationOrderAndThreads) {
           shape.recompute = recompute;
           shape.head = head;
           const int threads = 1 + static_cast<int>(cut.size() % 2);
-          const std::string what = std::to_string(cut.size()) + " stages, head " + std::to_string(static_cast<int>(head)) +
-                                   ", recomputation of " + std::to_string(recompute.size()) + ", tied " +
-                                   std::to_string(tied);
+          const std::string what = std::to_string(cut.size()) + " stages, head " +
+                                   std::to_string(static_cast<int>(head)) + ", recomputation of " +
+                                   std::to_string(recompute.size()) + ", tied " + std::to_string(tied);
           expect_same(oracle, run(shape, threads, /*deferred=*/true, 3), what);
         }
   }
@@ -132,11 +134,11 @@ TEST(Stage, HeadFormsAgreeOverSeveralChunks) {
 }
 
 TEST(Stage, HeadChunksFollowFromTheShape) {
-  EXPECT_EQ(head_chunk_rows(1024, 50304), 128);       // 25.8 MB
-  EXPECT_EQ(head_chunk_rows(100, 50304), 100);        // not more rows than there are
-  EXPECT_EQ(head_chunk_rows(65536, 50304), 4096);     // a sixteenth
-  EXPECT_EQ(head_chunk_rows(1024, 1 << 20), 64);      // at least 64
-  EXPECT_EQ(head_chunk_rows(100000, 1024), 8192);     // 32 MiB
+  EXPECT_EQ(head_chunk_rows(1024, 50304), 128);    // 25.8 MB
+  EXPECT_EQ(head_chunk_rows(100, 50304), 100);     // not more rows than there are
+  EXPECT_EQ(head_chunk_rows(65536, 50304), 4096);  // a sixteenth
+  EXPECT_EQ(head_chunk_rows(1024, 1 << 20), 64);   // at least 64
+  EXPECT_EQ(head_chunk_rows(100000, 1024), 8192);  // 32 MiB
 }
 
 // The plan in numbers, for GPT-2 sizes: what the split backward keeps, per token and unit, in multiples of C.
