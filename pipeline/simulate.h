@@ -29,10 +29,10 @@ struct Costs {
   std::vector<double> forward = {1.0};
   std::vector<double> input = {1.0};
   std::vector<double> weight = {1.0};
-  std::vector<double> fused;   // an F&B pair, counted where its F runs; empty: the two run one after the other
-  double latency = 0.0;        // one hop between two ranks, never divided
-  double bandwidth = 0.0;      // of one channel, GB/s (10^9 bytes); 0: infinite
-  double message_bytes = 0.0;  // one activation or one gradient, (b, T, C); 0: unknown
+  std::vector<double> fused = {};  // an F&B pair, counted where its F runs; empty: the two run one after the other
+  double latency = 0.0;            // one hop between two ranks, never divided
+  double bandwidth = 0.0;          // of one channel, GB/s (10^9 bytes); 0: infinite
+  double message_bytes = 0.0;      // one activation or one gradient, (b, T, C); 0: unknown
 };
 
 // Costs, spelled out per virtual stage of one placement.
