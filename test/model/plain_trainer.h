@@ -1,0 +1,103 @@
+// A training loop without pipeline, executor or messages: stages one after the other, then norm and AdamW. What the
+// product's losses, norms and hashes can be held against.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/optimizer.h"
+#include "test/model/stage_chain.h"
+
+struct TrainerOptions {
+  train_gpt::AdamWConstants adamw;
+  double learning_rate = 1e-4;
+  double grad_clip = 0;
+};
+
+class PlainTrainer {
+ public:
+  PlainTrainer(train_gpt::Device& device, const ChainShape& shape, const TrainerOptions& options)
+      : device_(device), options_(options), chain_(device, shape) {
+    for (StageChain::Rank& rank : chain_.ranks())
+      moments_.push_back({std::vector<float>(rank.values.size()), std::vector<float>(rank.values.size())});
+  }
+
+  StageChain& chain() { return chain_; }
+
+  struct StepResult {
+    double loss = 0;
+    double norm = 0;
+  };
+
+  StepResult step(std::span<const MicroBatch> batches) {
+    std::int64_t valid = 0;
+    for (const MicroBatch& batch : batches)
+      for (const std::int32_t target : batch.targets) valid += target >= 0 ? 1 : 0;
+    const std::vector<float> losses = chain_.train(batches, 1.0F / static_cast<float>(valid), /*deferred=*/true);
+    StepResult result;
+    for (const float loss : losses) result.loss += static_cast<double>(loss) / static_cast<double>(valid);
+    sum_tied();
+    result.norm = norm();
+    update(train_gpt::clip_factor(result.norm, options_.grad_clip));
+    ++step_;
+    return result;
+  }
+
+  std::string hash() {
+    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(train_gpt::atom_count(chain_.model())));
+    for (StageChain::Rank& rank : chain_.ranks())
+      train_gpt::parameter_hashes(device_, hashes, chain_.model(), rank.layout, rank.values.data());
+    return train_gpt::combined_hash(hashes);
+  }
+
+ private:
+  struct Moments {
+    std::vector<float> m, v;
+  };
+
+  // One rank: a local add. Several: each end gets the sum of both.
+  void sum_tied() {
+    StageChain::Rank& first = chain_.ranks().front();
+    StageChain::Rank& last = chain_.ranks().back();
+    train_gpt::sum_tied_gradients(device_, chain_.model(), first.layout, first.gradients.data());
+    if (&first == &last || !chain_.model().tied) return;
+    float* head = last.gradients.data() + last.layout.offset_of(0);
+    float* embedding = first.gradients.data() + first.layout.offset_of(0);
+    const std::int64_t elements = chain_.model().padded_vocab() * chain_.model().hidden;
+    device_.add(embedding, head, elements);
+    device_.copy(head, embedding, elements * std::int64_t{sizeof(float)});
+  }
+
+  double norm() {
+    std::vector<double> sums(static_cast<std::size_t>(train_gpt::atom_count(chain_.model())));
+    std::vector<double> scratch(sums.size());
+    for (StageChain::Rank& rank : chain_.ranks())
+      train_gpt::gradient_squared_sums(device_, sums, scratch.data(), chain_.model(), rank.layout,
+                                       rank.gradients.data());
+    return train_gpt::gradient_norm(sums);
+  }
+
+  void update(float clip) {
+    const train_gpt::AdamWScalars scalars =
+        train_gpt::adamw_scalars(options_.adamw, options_.learning_rate, step_, clip);
+    for (std::size_t r = 0; r < moments_.size(); ++r) {
+      StageChain::Rank& rank = chain_.ranks()[r];
+      const train_gpt::OptimizerArenas arenas = {.new_values = rank.values.data(),
+                                                 .low = nullptr,
+                                                 .m = moments_[r].m.data(),
+                                                 .v = moments_[r].v.data(),
+                                                 .values = rank.values.data(),
+                                                 .gradients = rank.gradients.data()};
+      train_gpt::adamw_step(device_, arenas, chain_.model(), rank.layout, &scalars, options_.adamw, false);
+    }
+  }
+
+  train_gpt::Device& device_;
+  TrainerOptions options_;
+  StageChain chain_;
+  std::vector<Moments> moments_;
+  std::int64_t step_ = 0;
+};
