@@ -37,13 +37,13 @@ std::vector<MicroBatch> batches(std::uint64_t seed) {
   return result;
 }
 
-struct Run {
+struct Trained {
   std::vector<double> losses, norms;
   std::string hash;
-  bool operator==(const Run&) const = default;
+  bool operator==(const Trained&) const = default;
 };
 
-Run run(const std::vector<int>& cut, bool tied, double grad_clip, int threads) {
+Trained run(const std::vector<int>& cut, bool tied, double grad_clip, int threads) {
   const std::unique_ptr<Device> device = make_cpu_device(threads);
   ChainShape shape;
   shape.model = small_model(tied);
@@ -58,7 +58,7 @@ Run run(const std::vector<int>& cut, bool tied, double grad_clip, int threads) {
   PlainTrainer trainer(*device, shape, options);
   trainer.chain().set_parameters(
       [&](float* out, const TensorInfo& tensor) { initialise(out, shape.model, tensor, 1); });
-  Run result;
+  Trained result;
   for (std::uint64_t step = 0; step < 3; ++step) {
     const PlainTrainer::StepResult s = trainer.step(batches(step));
     result.losses.push_back(s.loss);
@@ -71,7 +71,7 @@ Run run(const std::vector<int>& cut, bool tied, double grad_clip, int threads) {
 TEST(Optimizer, LossesNormsAndHashDoNotDependOnThePartition) {
   for (const bool tied : {true, false})
     for (const double grad_clip : {0.0, 0.5}) {
-      const Run one = run({6}, tied, grad_clip, 1);
+      const Trained one = run({6}, tied, grad_clip, 1);
       for (const std::vector<int>& cut : {std::vector<int>{1, 5}, {3, 2, 1}, {1, 1, 1, 1, 1, 1}, {6}})
         EXPECT_EQ(one, run(cut, tied, grad_clip, 2)) << cut.size() << " stages, tied " << tied;
       EXPECT_GT(one.norms.front(), 0.5) << "clipping never acted";
