@@ -70,6 +70,9 @@ EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp),$(s)))
 test: $(EXISTING_SUITES:%=$(BUILD)/test_%) train_gpt
 	@set -e; for suite in $(EXISTING_SUITES); do $(BUILD)/test_$$suite --gtest_brief=1; done
 
+# ---- CUDA without a GPU: the host emulator and its tests ----------------------------------------------------------------
+include test/emulator/emulator.mk
+
 format:
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
