@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "bank_conflicts.h"
 #include "cp_async.h"
 #include "fiber.h"
 #include "race.h"
@@ -238,6 +239,7 @@ void run_block() {
     fail("deadlock", "no thread of the block can continue" + describe_waiting());
   }
   shared_memory_block_ends();
+  finish_bank_counts();
 }
 
 }  // namespace
@@ -352,6 +354,11 @@ void warp_operation(const char* name, unsigned mask, void* arguments, WarpFuncti
 unsigned active_lanes() {
   const Warp& warp = the_block.warp[current_thread->warp];
   return warp.lanes & ~warp.exited;
+}
+
+bool on_own_stack(const void* pointer) {
+  const char* bottom = static_cast<const char*>(running_fiber->stack_bottom);
+  return pointer >= bottom && pointer < bottom + running_fiber->stack_bytes;
 }
 
 std::string describe_position() {

@@ -108,6 +108,9 @@ void warp_operation(const char* name, unsigned mask, void* arguments, WarpFuncti
 // Lanes of the calling thread's warp that have not left the kernel.
 unsigned active_lanes();
 
+// Whether the address is on the stack of the running thread: its local memory.
+bool on_own_stack(const void* pointer);
+
 // "  kernel  k<3> (launched at a.cu:7), block (1,0,0), thread (33,0,0)\n", or nothing in host code.
 std::string describe_position();
 

@@ -45,7 +45,7 @@ void complete_before(Queue& queue, unsigned end) {
     const Copy& copy = queue.copies[done];
     std::memcpy(copy.shared, copy.global, copy.source_bytes);
     std::memset(static_cast<char*>(copy.shared) + copy.source_bytes, 0, copy.bytes - copy.source_bytes);
-    race::access(copy.shared, copy.bytes, race::Access::write, copy.pc);
+    race::arrived(copy.shared, copy.bytes, copy.pc);
   }
   queue.copies.erase(queue.copies.begin(), queue.copies.begin() + static_cast<std::ptrdiff_t>(done));
 }

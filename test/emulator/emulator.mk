@@ -1,11 +1,14 @@
 # Builds CUDA sources for the host emulator. A project includes this file and names what it wants:
 #
 #   include test/emulator/emulator.mk
-#   build/my_test-race: $(call emulator_objects,race,kernels/scale.cu test/scale_test.cpp) $(call emulator_library,race)
+#   build/my_test-race: $(call emulator_needs,race,kernels/scale.cu test/scale_test.cpp)
+#   	$(call emulator_link,race,kernels/scale.cu test/scale_test.cpp) -lgtest -lgtest_main
 #
-# emulator_objects: objects of .cu and .cpp files in one of three builds: plain, asan (AddressSanitizer and
-#   UndefinedBehaviorSanitizer), race (race detector). Link them with the build's emulator_library, $(EMULATOR_LINK_<build>).
-# .cuh files below the project's root are rewritten too, and found before the originals.
+# The builds: plain, asan (AddressSanitizer and UndefinedBehaviorSanitizer), race (race detector). emulator_needs is what a
+# program of these .cu and .cpp sources depends on, emulator_link the command that links it. EMULATOR_USER_FLAGS go to the
+# compiler for the project's own files. .cuh files below the project's root are rewritten too, and found before the
+# originals. Programs that use NCCL say so: $(call emulator_needs,race,SOURCES,nccl), likewise emulator_link; that needs MPI
+# (MPI_CFLAGS, MPI_LIBS).
 #
 # Needs NVIDIA's headers, not its compiler. Where there are none, EMULATOR_CUDA_INCLUDE is empty and nothing is built.
 
@@ -40,13 +43,22 @@ EMULATOR_LINK_race := -ldl
 EMULATOR_RACE_CU := -O1 -DEMULATOR_RACE -fsanitize=thread -fno-vectorize -fno-slp-vectorize
 EMULATOR_RACE_SYMBOLS := $(foreach f,memcpy memmove memset,--redefine-sym $(f)=emulator_$(f))
 
-EMULATOR_SOURCES := $(filter-out $(EMULATOR_DIR)/rewrite.cpp,$(wildcard $(EMULATOR_DIR)/*.cpp))
+EMULATOR_NCCL_SOURCES := $(wildcard $(EMULATOR_DIR)/nccl*.cpp)
+EMULATOR_SOURCES := $(filter-out $(EMULATOR_DIR)/rewrite.cpp $(EMULATOR_NCCL_SOURCES),$(wildcard $(EMULATOR_DIR)/*.cpp))
 EMULATOR_REWRITE := $(BUILD)/emulator/rewrite
 # All .cuh files of the project, rewritten.
 EMULATOR_HEADERS := $(patsubst ./%,$(BUILD)/emulated/%,$(shell find . -name '*.cuh' -not -path './build*' -not -path './.*'))
 
 emulator_library = $(BUILD)/emulator/$(1)/libemulator.a
+emulator_nccl_library = $(BUILD)/emulator/$(1)/libemulator_nccl.a
 emulator_objects = $(patsubst %.cu,$(BUILD)/emulator/$(1)/%.cu.o,$(patsubst %.cpp,$(BUILD)/emulator/$(1)/%.o,$(2)))
+
+emulator_libraries = $(call emulator_library,$(1)) $(if $(filter nccl,$(2)),$(call emulator_nccl_library,$(1)))
+emulator_needs = $(call emulator_objects,$(1),$(2)) $(call emulator_libraries,$(1),$(3))
+# The emulator comes first and whole: where a template of the standard library was compiled both here and in an instrumented
+# kernel file, the linker must take this copy, or the race detector would check itself.
+emulator_link = $(EMULATOR_CXX) -o $@ -Wl,--whole-archive $(call emulator_libraries,$(1),$(3)) -Wl,--no-whole-archive \
+  $(call emulator_objects,$(1),$(2)) $(EMULATOR_LINK_$(1)) $(if $(filter nccl,$(3)),$(MPI_LIBS))
 
 $(EMULATOR_REWRITE): $(EMULATOR_DIR)/rewrite.cpp
 	@mkdir -p $(@D)
@@ -69,9 +81,11 @@ $(BUILD)/emulator/$(1)/%.o: %.cpp
 $(BUILD)/emulator/$(1)/$(EMULATOR_DIR)/%.o: $(EMULATOR_DIR)/%.cpp
 	@mkdir -p $$(@D)
 	@echo "  emulator $(1)  $$<"
-	@$$(EMULATOR_CXX) $$(EMULATOR_CXXFLAGS) $$(EMULATOR_LIBRARY_FLAGS_$(1)) -Wall -Wextra -Wshadow -Werror -MMD -MP -c $$< -o $$@
+	@$$(EMULATOR_CXX) $$(EMULATOR_CXXFLAGS) $$(EMULATOR_LIBRARY_FLAGS_$(1)) $$(MPI_CFLAGS) -Wall -Wextra -Wshadow -Werror -MMD -MP -c $$< -o $$@
 
 $(call emulator_library,$(1)): $(call emulator_objects,$(1),$(EMULATOR_SOURCES))
+	@rm -f $$@ && ar rcs $$@ $$^
+$(call emulator_nccl_library,$(1)): $(call emulator_objects,$(1),$(EMULATOR_NCCL_SOURCES))
 	@rm -f $$@ && ar rcs $$@ $$^
 endef
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_build_rules,$(b))))

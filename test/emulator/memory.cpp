@@ -131,7 +131,7 @@ void* allocate_memory(MemoryKind kind, std::size_t bytes) {
   if (mprotect(address(allocation.pages_begin), pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
   std::memset(address(allocation.pages_begin), 0xFF, pages);
   set_red_zones(allocation, true);
-  race::forget(address(allocation.pages_begin), pages);
+  race::allocations_changed();
   if (kind == MemoryKind::device) {
     mprotect(address(allocation.pages_begin), pages, PROT_NONE);
     bytes_in_use += usable;
@@ -152,6 +152,7 @@ void free_memory(MemoryKind kind, void* pointer, const char* what) {
   }
   set_red_zones(*allocation, false);
   allocation->live = false;
+  race::allocations_changed();
   if (kind == MemoryKind::device) bytes_in_use -= round_up(allocation->bytes, kAlignment);
   mmap(address(allocation->pages_begin), allocation->pages_end - allocation->pages_begin, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -40,10 +40,11 @@ void fence();
 
 // By the running thread, or by the running operation outside kernels. `pc`: for the report.
 void access(const void* pointer, std::size_t bytes, Access kind, const void* pc);
-// A cp.async to the range is pending: nobody may touch it.
+// A cp.async to the range is under way: nobody may touch it until it has arrived.
 void pending(const void* pointer, std::size_t bytes, const void* pc);
-// The range has fresh contents that nobody wrote (allocation).
-void forget(const void* pointer, std::size_t bytes);
+void arrived(const void* pointer, std::size_t bytes, const void* pc);
+// Device memory was allocated or freed.
+void allocations_changed();
 #else
 inline constexpr bool kEnabled = false;
 inline void operation_begins(std::uint64_t, std::uint32_t, const StreamClock&, const char*) {}
@@ -56,7 +57,8 @@ inline void lanes_synchronised(unsigned) {}
 inline void fence() {}
 inline void access(const void*, std::size_t, Access, const void*) {}
 inline void pending(const void*, std::size_t, const void*) {}
-inline void forget(const void*, std::size_t) {}
+inline void arrived(const void*, std::size_t, const void*) {}
+inline void allocations_changed() {}
 #endif
 
 }  // namespace race

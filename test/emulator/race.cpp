@@ -1,0 +1,449 @@
+#include "race.h"
+
+#if defined(EMULATOR_RACE)
+
+#include <link.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <string>
+#include <unordered_map>
+
+#include "bank_conflicts.h"
+#include "block.h"
+#include "memory.h"
+#include "report.h"
+#include "settings.h"
+#include "shared_memory.h"
+#include "stream_queue.h"
+
+namespace emulator::race {
+namespace {
+
+// ---- who accesses -------------------------------------------------------------------------------------------------
+
+struct OperationInfo {
+  std::uint64_t stream;
+  std::uint32_t sequence;
+  std::string what;
+};
+
+// A stretch of one thread's execution between synchronisations. What happened in it is ordered alike.
+struct Segment {
+  std::uint64_t block_serial;  // 0: not in a kernel
+  std::uint32_t operation;     // in `operations`
+  std::uint32_t block;         // linear index, for reports
+  std::uint32_t barrier_epoch;
+  std::uint32_t lane_clock;
+  std::uint16_t thread;
+};
+
+// Segment numbers grow for ever; those below `first_segment` are older than everything that can still run.
+std::vector<Segment> segments;
+std::uint32_t first_segment = 1;
+std::deque<OperationInfo> operations;
+StreamClock before_operation;  // what the running operation may rely on
+bool in_operation = false;
+
+std::array<std::uint32_t, kMaxThreads> thread_segment{};  // 0: to be made at the next access
+std::uint32_t operation_segment = 0;
+
+const Segment& segment(std::uint32_t number) { return segments[number - first_segment]; }
+
+// Knowledge of lanes about each other, renewed by __syncwarp: known[lane][other] is the clock of `other` that `lane`
+// has synchronised with.
+struct WarpClocks {
+  std::uint64_t block_serial = 0;
+  std::array<std::uint32_t, kWarpLanes> own{};
+  std::array<std::array<std::uint32_t, kWarpLanes>, kWarpLanes> known{};
+};
+std::array<WarpClocks, kMaxWarps> warp_clocks;
+
+WarpClocks& clocks_of(unsigned warp) {
+  WarpClocks& clocks = warp_clocks[warp];
+  if (clocks.block_serial != the_block.serial) {
+    clocks.own.fill(0);
+    for (auto& row : clocks.known) row.fill(0);
+    clocks.block_serial = the_block.serial;
+  }
+  return clocks;
+}
+
+// Blocks whose writes the running block may rely on: they fenced and then counted atomically on an address on which
+// this block has counted since.
+std::array<bool, kMaxThreads> has_fenced{};
+std::unordered_map<const void*, std::vector<std::uint64_t>> released;
+std::vector<std::uint64_t> acquired;
+
+void exchange_knowledge(const void* counter) {
+  std::vector<std::uint64_t>& blocks = released[counter];
+  acquired.insert(acquired.end(), blocks.begin(), blocks.end());
+  if (has_fenced[current_thread->linear] && (blocks.empty() || blocks.back() != the_block.serial)) {
+    blocks.push_back(the_block.serial);
+  }
+}
+
+std::uint32_t new_segment() {
+  Segment fresh{};
+  fresh.operation = static_cast<std::uint32_t>(operations.size() - 1);
+  if (current_thread != nullptr) {
+    const dim3& grid = the_block.launch->grid;
+    fresh.block_serial = the_block.serial;
+    fresh.block = the_block.index.x + grid.x * (the_block.index.y + grid.y * the_block.index.z);
+    fresh.barrier_epoch = the_block.barrier_epoch;
+    fresh.lane_clock = clocks_of(current_thread->warp).own[current_thread->lane];
+    fresh.thread = static_cast<std::uint16_t>(current_thread->linear);
+  }
+  segments.push_back(fresh);
+  return first_segment + static_cast<std::uint32_t>(segments.size()) - 1;
+}
+
+std::uint32_t current_segment() {
+  std::uint32_t& number = current_thread != nullptr ? thread_segment[current_thread->linear] : operation_segment;
+  if (number == 0) number = new_segment();
+  return number;
+}
+
+bool happened_before(const StreamClock& clock, const OperationInfo& operation) {
+  return operation.stream < clock.size() && clock[operation.stream] >= operation.sequence;
+}
+
+// Whether everything in the segment is over before what the running thread (or operation) does now.
+bool ordered(std::uint32_t number) {
+  if (number < first_segment) return true;
+  const Segment& then = segment(number);
+  if (!in_operation) return happened_before(host_clock(), operations[then.operation]);
+  if (then.operation + 1 != operations.size()) return happened_before(before_operation, operations[then.operation]);
+  if (current_thread == nullptr) return true;
+  if (then.block_serial != the_block.serial) {
+    return std::find(acquired.begin(), acquired.end(), then.block_serial) != acquired.end();
+  }
+  if (then.thread == current_thread->linear || then.barrier_epoch < the_block.barrier_epoch) return true;
+  return then.thread / kWarpLanes == current_thread->warp &&
+         clocks_of(current_thread->warp).known[current_thread->lane][then.thread % kWarpLanes] > then.lane_clock;
+}
+
+// ---- what was accessed --------------------------------------------------------------------------------------------
+
+constexpr std::uint32_t kAtomic = 1U << 31;
+constexpr std::uint32_t kPending = 1U << 30;
+
+struct Record {
+  std::uint32_t segment = 0;  // 0: none
+  std::uint32_t place = 0;    // code offset and flags
+};
+struct Cell {  // of one byte
+  Record write;
+  Record read;
+  Record other_read;  // by another thread, not ordered with the first
+};
+
+Cell* map_cells(std::size_t bytes) {
+  void* cells =
+      mmap(nullptr, bytes * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (cells == MAP_FAILED) fail("resources", "cannot reserve address space for the race detector");
+  return static_cast<Cell*>(cells);
+}
+
+Cell* shared_cells() {
+  static Cell* const cells = map_cells(static_cast<std::size_t>(shared_arena.end - shared_arena.begin));
+  return cells;
+}
+Cell* device_cells() {
+  static Cell* const cells = map_cells(memory_region().end - memory_region().begin);
+  return cells;
+}
+
+std::uintptr_t image_base() {
+  static const std::uintptr_t base = [] {
+    std::uintptr_t found = 0;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+          *static_cast<std::uintptr_t*>(data) = info->dlpi_addr;
+          return 1;  // the first is the program
+        },
+        &found);
+    return found;
+  }();
+  return base;
+}
+std::uint32_t place_of(const void* pc) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(pc) - image_base()) & (kPending - 1);
+}
+
+// Constants and __device__ variables: the program's own data, which is not checked.
+bool in_program_data(const void* pointer) {
+  static const std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges = [] {
+    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> found;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+            const std::uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            static_cast<decltype(found)*>(data)->emplace_back(begin, begin + info->dlpi_phdr[i].p_memsz);
+          }
+          return 0;
+        },
+        &found);
+    return found;
+  }();
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  return std::any_of(ranges.begin(), ranges.end(), [at](const auto& r) { return at >= r.first && at < r.second; });
+}
+
+// ---- reports ------------------------------------------------------------------------------------------------------
+
+std::string describe(const Record& record, const char* did) {
+  std::string text = std::string("\n  before  ") + did + " by ";
+  if (record.segment < first_segment) return text + "an operation long complete";
+  const Segment& then = segment(record.segment);
+  const OperationInfo& operation = operations[then.operation];
+  text += operation.what + " (stream " + std::to_string(operation.stream) + ")";
+  if (then.block_serial == 0) return text;
+  text += ", block " + std::to_string(then.block) + ", thread " + std::to_string(then.thread);
+  return text + "\n          at " +
+         source_line(reinterpret_cast<const void*>(image_base() + (record.place & (kPending - 1))));
+}
+
+std::string describe_now(const void* pointer, std::size_t bytes, Access kind, const void* pc) {
+  const char* const names[] = {"read", "write", "atomic update"};
+  std::string text = std::string(names[static_cast<int>(kind)]) + " of " + std::to_string(bytes) + " bytes at ";
+  if (in_shared_arena(pointer)) {
+    char address[32];
+    std::snprintf(address, sizeof address, "%p", pointer);
+    text += std::string("shared memory ") + address;
+  } else {
+    text += describe_address(pointer);
+  }
+  text += "\n  now     ";
+  if (current_thread == nullptr)
+    return text + (in_operation ? operations.back().what : "host code, " + source_line(pc));
+  return text + "thread " + std::to_string(current_thread->linear) + " at " + source_line(pc);
+}
+
+[[noreturn]] void report_race(const Record& earlier, const char* did, const std::string& now) {
+  std::string name = "race-between-operations";
+  if (!in_operation) {
+    name = "host-access-before-synchronisation";
+  } else if (earlier.segment >= first_segment && segment(earlier.segment).operation + 1 == operations.size()) {
+    name = segment(earlier.segment).block_serial == the_block.serial ? "race-within-block" : "race-between-blocks";
+  }
+  fail(name, "nothing orders this " + now + describe(earlier, did));
+}
+
+// ---- the check ----------------------------------------------------------------------------------------------------
+
+struct Context {
+  const void* pointer;
+  std::size_t bytes;
+  Access kind;
+  const void* pc;
+  Record record;
+  bool shared;
+};
+
+// Shared memory is new for every block.
+void drop_other_blocks(Cell& cell) {
+  for (Record* record : {&cell.write, &cell.read, &cell.other_read}) {
+    if (record->segment != 0 &&
+        (record->segment < first_segment || segment(record->segment).block_serial != the_block.serial)) {
+      *record = {};
+    }
+  }
+}
+
+void check_written(const Cell& cell, const Context& context) {
+  const std::string now = describe_now(context.pointer, context.bytes, context.kind, context.pc);
+  if ((cell.write.place & kPending) != 0) {
+    fail("cp-async-wait",
+         "a cp.async to these bytes has not been waited for: " + now + describe(cell.write, "cp.async"));
+  }
+  if (context.shared) fail("uninitialised-shared", "nobody in this block has written this: " + now);
+  if (find_memory(context.pointer).kind == MemoryKind::device) {
+    fail("uninitialised-global", "nobody has written this since its allocation: " + now);
+  }
+}
+
+void check_order(const Record& earlier, const char* did, const Context& context) {
+  if (earlier.segment == 0 || ordered(earlier.segment)) return;
+  report_race(earlier, did, describe_now(context.pointer, context.bytes, context.kind, context.pc));
+}
+
+void access_byte(Cell& cell, const Context& context) {
+  const std::uint32_t mine = context.record.segment;
+  if (context.kind == Access::read ? cell.read.segment == mine && mine != 0
+                                   : cell.write.segment == mine && cell.write.place == context.record.place &&
+                                         cell.read.segment == 0 && mine != 0) {
+    return;
+  }
+  if (context.shared) drop_other_blocks(cell);
+  const bool reads = context.kind != Access::write;
+  if ((cell.write.place & kPending) != 0 || (reads && cell.write.segment == 0 && in_operation))
+    check_written(cell, context);
+  const bool both_atomic = context.kind == Access::atomic && (cell.write.place & kAtomic) != 0;
+  if (!both_atomic) check_order(cell.write, "write", context);
+  if (context.kind != Access::read) {
+    check_order(cell.read, "read", context);
+    check_order(cell.other_read, "read", context);
+    cell = {context.record, {}, {}};
+  } else if (cell.read.segment == 0 || ordered(cell.read.segment)) {
+    cell.read = context.record;
+  } else {
+    cell.other_read = context.record;
+  }
+}
+
+// Host code between operations: pinned memory must not be in use by the device.
+void check_host_access(const Cell& cell, const Context& context) {
+  check_order(cell.write, "write", context);
+  if (context.kind == Access::read) return;
+  check_order(cell.read, "read", context);
+  check_order(cell.other_read, "read", context);
+}
+
+// Allocations that were accessed of late, as ranges.
+struct Range {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+};
+std::array<Range, 8> recent{};
+unsigned next_recent = 0;
+
+void require_inside_allocation(const void* pointer, std::size_t bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  for (const Range& range : recent) {
+    if (at >= range.begin && at + bytes <= range.end) return;
+  }
+  const MemoryRange memory = find_memory(pointer);
+  if (memory.begin == 0 || at < memory.begin || at + bytes > memory.begin + memory.bytes) return;  // see report below
+  recent[next_recent++ % recent.size()] = {memory.begin, memory.begin + memory.bytes};
+}
+
+bool inside_allocation(const void* pointer, std::size_t bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  return std::any_of(recent.begin(), recent.end(),
+                     [&](const Range& range) { return at >= range.begin && at + bytes <= range.end; });
+}
+
+// The cells of the range, or nullptr for memory that is nobody else's.
+Cell* cells_of(const void* pointer, std::size_t bytes, Access kind, const void* pc) {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  if (in_shared_arena(pointer)) {
+    require_shared_range(pointer, bytes, ("access at " + source_line(pc)).c_str());
+    return shared_cells() + (static_cast<const char*>(pointer) - shared_arena.begin);
+  }
+  const MemoryRegion region = memory_region();
+  if (at >= region.begin && at < region.end) {
+    require_inside_allocation(pointer, bytes);
+    if (!inside_allocation(pointer, bytes)) {
+      fail("out-of-bounds", describe_now(pointer, bytes, kind, pc));
+    }
+    return device_cells() + (at - region.begin);
+  }
+  if (current_thread == nullptr || on_own_stack(pointer) || in_program_data(pointer)) return nullptr;
+  const char* arguments = static_cast<const char*>(the_block.launch->arguments);
+  if (pointer >= arguments && pointer < arguments + the_block.launch->argument_bytes) return nullptr;
+  fail("host-pointer", "a kernel accesses " + describe_now(pointer, bytes, kind, pc));
+}
+
+}  // namespace
+
+namespace {
+// Set while the detector itself runs: it calls templates of the standard library, and the linker may have taken their
+// instrumented copies.
+bool busy = false;
+struct Busy {
+  Busy() { busy = true; }
+  ~Busy() { busy = false; }
+};
+}  // namespace
+
+void access(const void* pointer, std::size_t bytes, Access kind, const void* pc) {
+  if (busy) return;
+  const Busy guard;
+  const bool host = !in_operation;
+  if (host && (reinterpret_cast<std::uintptr_t>(pointer) < memory_region().begin ||
+               find_memory(pointer).kind != MemoryKind::pinned)) {
+    return;
+  }
+  Cell* cells = cells_of(pointer, bytes, kind, pc);
+  if (cells == nullptr) return;
+  Context context{pointer, bytes, kind, pc, {}, in_shared_arena(pointer)};
+  if (host) {
+    for (std::size_t i = 0; i < bytes; ++i) check_host_access(cells[i], context);
+    return;
+  }
+  if (context.shared && settings().bank_conflicts) count_bank_access(pointer, bytes, pc);
+  if (kind == Access::atomic && current_thread != nullptr && !context.shared) exchange_knowledge(pointer);
+  context.record = {current_segment(), place_of(pc) | (kind == Access::atomic ? kAtomic : 0)};
+  for (std::size_t i = 0; i < bytes; ++i) access_byte(cells[i], context);
+}
+
+void pending(const void* pointer, std::size_t bytes, const void* pc) {
+  Cell* cells = cells_of(pointer, bytes, Access::write, pc);
+  for (std::size_t i = 0; i < bytes; ++i) cells[i] = {{current_segment(), place_of(pc) | kPending}, {}, {}};
+}
+
+void arrived(const void* pointer, std::size_t bytes, const void* pc) {
+  Cell* cells = cells_of(pointer, bytes, Access::write, pc);
+  for (std::size_t i = 0; i < bytes; ++i) cells[i] = {{current_segment(), place_of(pc)}, {}, {}};
+}
+
+void operation_begins(std::uint64_t stream, std::uint32_t sequence, const StreamClock& before, const char* what) {
+  // An operation that is polled again stays the same one.
+  if (operations.empty() || operations.back().stream != stream || operations.back().sequence != sequence) {
+    operations.push_back({stream, sequence, what});
+  }
+  before_operation = before;
+  operation_segment = 0;
+  in_operation = true;
+}
+
+void operation_ends() {
+  in_operation = false;
+  released.clear();
+}
+
+void all_complete() {
+  first_segment += static_cast<std::uint32_t>(segments.size());
+  segments.clear();
+  operations.clear();
+}
+
+void thread_started(Thread& thread) {
+  thread_segment[thread.linear] = 0;
+  has_fenced[thread.linear] = false;
+}
+
+void block_begins() { acquired.clear(); }
+
+void block_synchronised() { std::fill_n(thread_segment.begin(), the_block.threads, 0U); }
+
+void lanes_synchronised(unsigned mask) {
+  const unsigned warp = current_thread->warp;
+  WarpClocks& clocks = clocks_of(warp);
+  std::array<std::uint32_t, kWarpLanes> together{};
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
+    ++clocks.own[lane];
+    clocks.known[lane][lane] = clocks.own[lane];
+    for (unsigned other = 0; other < kWarpLanes; ++other) {
+      together[other] = std::max(together[other], clocks.known[lane][other]);
+    }
+    thread_segment[warp * kWarpLanes + lane] = 0;
+  }
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1)
+    clocks.known[static_cast<unsigned>(__builtin_ctz(rest))] = together;
+}
+
+void fence() {
+  if (current_thread != nullptr) has_fenced[current_thread->linear] = true;
+}
+
+void allocations_changed() { recent.fill({}); }
+
+}  // namespace emulator::race
+
+#endif
