@@ -36,6 +36,8 @@ std::span<const Entry> catalog() {
       Entry{"interleaved-zb", 2, true, true, Needs::nothing,
             [](Request q) { return interleaved_zb(q.ranks, q.micro_batches, q.chunks, q.group_size); }},
       Entry{"zb-v", 2, false, false, Needs::nothing, [](Request q) { return zb_v(q.ranks, q.micro_batches); }},
+      Entry{"v-half", 2, false, false, Needs::nothing, [](Request q) { return v_half(q.ranks, q.micro_batches); }},
+      Entry{"v-min", 2, false, false, Needs::nothing, [](Request q) { return v_min(q.ranks, q.micro_batches); }},
       Entry{"dualpipe", 1, false, false, Needs::even_and_twice_the_ranks,
             [](Request q) { return dualpipe(q.ranks, q.micro_batches); }},
       Entry{"dualpipev", 2, false, false, Needs::twice_the_ranks,
