@@ -10,27 +10,24 @@
 #include <vector>
 
 #include "pipeline/schedule.h"
+#include "pipeline/simulate.h"
 
 namespace train_gpt {
 
 enum class SearchObjective { makespan, span };
 
 struct SearchRequest {
-  int ranks = 1;
-  int micro_batches = 1;
-  // F, I and W of one micro-batch, any one unit of time. One value: through one rank's share, every rank alike. p
-  // values: per rank's share; a virtual stage takes 1/v of its rank's. p*v values: per virtual stage, undivided, and only
-  // placements with that many stages are considered.
-  std::vector<double> forward{1}, input{1}, weight{1};
-  double hop = 0;  // from the end of an action to the arrival of its output at another rank
-  // Most live activations per rank, in units of one micro-batch through one rank's share: none (no limit), one value or p.
+  int ranks = 1;          // p
+  int micro_batches = 1;  // m
+  Costs costs;            // p*v values: only placements with that many virtual stages are considered
+  // Most live activations per rank, in the unit of Simulation::peak_live: none (no limit), one value or p values.
   std::vector<double> memory_limit;
   double weight_memory = 1;  // fraction of an activation that stays alive between I and W
   SearchObjective objective = SearchObjective::makespan;
   std::vector<int> loop_chunks{1, 2, 4};  // v of the loop placements to consider
   bool v_shape = true;                    // consider the V placement
   bool bidirectional = false;             // consider DualPipe: two copies of the parameters
-  int max_virtual_stages = 1 << 30;       // e.g. the number of units of the model
+  int max_virtual_stages = 1 << 30;       // p*v at most, e.g. the number of units of the model
 };
 
 }  // namespace train_gpt

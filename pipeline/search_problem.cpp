@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
+
+#include "pipeline/schedule_channels.h"
 
 namespace train_gpt::search {
 namespace {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-// One value, one per rank or one per virtual stage, as the time of one virtual stage.
-double stage_cost(const std::vector<double>& costs, const Problem& problem, int stage) {
-  if (costs.size() == 1) return costs[0] / problem.chunks;
-  if (static_cast<int>(costs.size()) == problem.stages) return costs[index(stage)];
-  return costs[index(problem.rank_of[index(stage)])] / problem.chunks;
-}
 
 }  // namespace
 
@@ -46,13 +40,22 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
     for (std::size_t chunk = 0; chunk < own.size(); ++chunk) problem.chunk_of[index(own[chunk])] = static_cast<int>(chunk);
     problem.stage_of.insert(problem.stage_of.end(), own.begin(), own.end());
   }
-  const std::vector<double>* costs[3] = {&request.forward, &request.input, &request.weight};
+  StageCosts costs = stage_costs(request.costs, placement);
+  problem.duration[kForward] = std::move(costs.forward);
+  problem.duration[kInput] = std::move(costs.input);
+  problem.duration[kWeight] = std::move(costs.weight);
+  problem.transfer = costs.transfer;
+  const ChannelTable table(placement);
+  std::vector<int> uses(table.channels().size());
   for (int stage = 0; stage < problem.stages; ++stage) {
-    for (int operation = 0; operation < 3; ++operation)
-      problem.duration[operation].push_back(stage_cost(*costs[operation], problem, stage));
-    const bool crosses = stage > 0 && problem.rank_of[index(stage)] != problem.rank_of[index(stage - 1)];
-    problem.hop.push_back(crosses ? request.hop : 0);
+    const int activations = table.messages({Op::forward, false, stage, 0}).consumes;
+    const int gradients = stage == 0 ? -1 : table.messages({Op::backward_input, false, stage - 1, 0}).consumes;
+    problem.channel[kForward].push_back(activations);
+    problem.channel[kInput].push_back(gradients);
+    problem.hop.push_back(activations < 0 ? 0 : costs.latency + costs.transfer);
+    if (activations >= 0) ++uses[index(activations)], ++uses[index(gradients)];
   }
+  for (const int count : uses) problem.shared.push_back(count > 1);
   for (int rank = 0; rank < problem.ranks; ++rank) {
     if (request.memory_limit.empty()) problem.limit.push_back(std::numeric_limits<double>::infinity());
     else problem.limit.push_back(request.memory_limit[request.memory_limit.size() == 1 ? 0 : index(rank)]);
@@ -87,13 +90,16 @@ double peak_of(const Problem& problem, const RankOrder& list) {
 Evaluator::Evaluator(const Problem& problem) : problem_(problem) {
   const std::size_t ranks = index(problem.ranks), stages = index(problem.stages), m = index(problem.micro_batches);
   start_.assign(ranks, std::vector<double>(3 * index(problem.chunks) * m));
-  for (auto& end : end_) end.assign(stages, std::vector<double>(m));
+  for (auto& arrivals : arrival_) arrivals.assign(stages, std::vector<double>(m));
   for (auto& done : done_) done.resize(stages);
   position_.resize(ranks);
   free_.resize(ranks);
   first_.resize(ranks);
   peak_.resize(ranks);
   queued_.resize(ranks);
+  channel_free_.resize(problem.shared.size());
+  sent_.resize(problem.shared.size());
+  taken_.resize(problem.shared.size());
   ready_.reserve(ranks);
 }
 
@@ -109,6 +115,9 @@ bool Evaluator::evaluate(const Order& order) {
   for (auto& done : done_) std::fill(done.begin(), done.end(), 0);
   std::fill(position_.begin(), position_.end(), 0);
   std::fill(free_.begin(), free_.end(), 0.0);
+  std::fill(channel_free_.begin(), channel_free_.end(), 0.0);
+  std::fill(taken_.begin(), taken_.end(), 0);
+  for (auto& messages : sent_) messages.clear();
   std::fill(queued_.begin(), queued_.end(), 1);
   while (!ready_.empty()) {
     const int rank = ready_.back();
@@ -131,13 +140,6 @@ bool Evaluator::run_until_blocked(const RankOrder& list, int rank) {
   std::size_t position = position_[index(rank)];
   double now = free_[index(rank)];
   double* starts = start_[index(rank)].data();
-  const auto wake = [&](int stage) {
-    const int other = problem_.rank_of[index(stage)];
-    if (other != rank && !queued_[index(other)]) {
-      queued_[index(other)] = 1;
-      ready_.push_back(other);
-    }
-  };
   for (; position < list.size(); ++position) {
     const Operation operation = operation_of(list[position]);
     const int stage = problem_.stage(rank, chunk_of(list[position]));
@@ -148,26 +150,46 @@ bool Evaluator::run_until_blocked(const RankOrder& list, int rank) {
       if (operation == kInput && micro_batch >= done_[kForward][index(stage)]) return false;
       const int source = operation == kForward ? stage - 1 : stage + 1;
       if (source >= 0 && source < problem_.stages) {
-        if (micro_batch >= done_[operation][index(source)]) {
-          if (problem_.rank_of[index(source)] == rank) return false;
+        const int channel = problem_.channel[operation][index(std::max(stage, source))];
+        if (channel >= 0 && problem_.shared[index(channel)]) {
+          const std::vector<int>& messages = sent_[index(channel)];
+          std::size_t& taken = taken_[index(channel)];
+          if (taken == messages.size()) break;
+          if (messages[taken] != stage) return false;
+          ++taken;
+        } else if (micro_batch >= done_[operation][index(source)]) {
+          if (channel < 0) return false;
           break;
         }
-        now = std::max(now, end_[operation][index(source)][index(micro_batch)] +
-                                problem_.hop[index(std::max(stage, source))]);
+        now = std::max(now, arrival_[operation][index(source)][index(micro_batch)]);
       }
     }
     starts[position] = now;
     now += problem_.duration[operation][index(stage)];
     ++done_[operation][index(stage)];
     if (operation == kWeight) continue;
-    end_[operation][index(stage)][index(micro_batch)] = now;
     const int target = operation == kForward ? stage + 1 : stage - 1;
-    if (target >= 0 && target < problem_.stages) wake(target);
+    if (target >= 0 && target < problem_.stages) hand_over(operation, stage, target, micro_batch, now);
   }
   position_[index(rank)] = position;
   free_[index(rank)] = now;
   first_[index(rank)] = starts[0];
   return true;
+}
+
+void Evaluator::hand_over(Operation operation, int stage, int target, int micro_batch, double now) {
+  const int channel = problem_.channel[operation][index(std::max(stage, target))];
+  double& arrival = arrival_[operation][index(stage)][index(micro_batch)];
+  arrival = now;
+  if (channel < 0) return;
+  double& channel_free = channel_free_[index(channel)];
+  arrival = std::max(now, channel_free) + problem_.hop[index(std::max(stage, target))];
+  channel_free = std::max(now, channel_free) + problem_.transfer;
+  if (problem_.shared[index(channel)]) sent_[index(channel)].push_back(target);
+  const int taker = problem_.rank_of[index(target)];
+  if (queued_[index(taker)]) return;
+  queued_[index(taker)] = 1;
+  ready_.push_back(taker);
 }
 
 Schedule to_schedule(const Problem& problem, const Order& order) {

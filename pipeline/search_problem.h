@@ -38,6 +38,9 @@ struct Problem {
   std::vector<int> stage_of;           // [rank * chunks + chunk]
   std::vector<double> duration[3];     // [operation][stage], of one micro-batch
   std::vector<double> hop;             // [stage]: delay between stage-1 and stage, both directions; 0 within a rank
+  double transfer = 0;                 // the part of a hop during which the message occupies its channel
+  std::vector<int> channel[2];         // [F, I][stage]: which channel joins stage-1 and stage; -1 within a rank
+  std::vector<char> shared;            // [channel]: several pairs of stages use it, so its order must be kept
   std::vector<double> limit;           // [rank], in activations of one micro-batch through one rank's share
   std::vector<double> first_start;     // [rank]: when its first forward can start, whatever the order
   double weight_memory = 1;
@@ -72,18 +75,27 @@ class Evaluator {
   const Score& score() const { return score_; }
   double start(int rank, std::size_t position) const { return start_[static_cast<std::size_t>(rank)][position]; }
   const std::vector<double>& starts(int rank) const { return start_[static_cast<std::size_t>(rank)]; }
+  // What the objective counts for one rank: its last end, or its span.
+  double finish(int rank) const {
+    const std::size_t r = static_cast<std::size_t>(rank);
+    return problem_.objective == SearchObjective::makespan ? free_[r] : free_[r] - first_[r];
+  }
   double peak(int rank) const { return peak_[static_cast<std::size_t>(rank)]; }
 
  private:
   bool run_until_blocked(const RankOrder& list, int rank);
+  void hand_over(Operation operation, int stage, int target, int micro_batch, double now);
 
   const Problem& problem_;
   Score score_;
   std::vector<std::vector<double>> start_;         // [rank][position]
-  std::vector<std::vector<double>> end_[2];        // [F or I][stage][micro-batch], NaN-free: filled up to done_
+  std::vector<std::vector<double>> arrival_[2];    // [F or I][producing stage][micro-batch]: at the next stage's rank
   std::vector<int> done_[3];                       // [operation][stage]: how many micro-batches
   std::vector<std::size_t> position_;              // [rank]
   std::vector<double> free_, first_, peak_;        // [rank]
+  std::vector<double> channel_free_;               // [channel]
+  std::vector<std::vector<int>> sent_;             // [shared channel]: stages that its messages are for, in order
+  std::vector<std::size_t> taken_;                 // [shared channel]
   std::vector<int> ready_;                         // ranks to look at again
   std::vector<char> queued_;                       // [rank]
 };
