@@ -205,10 +205,10 @@ class Bound {
     const double filling = share * shortest_forward * slots * (slots - 1) / 2;
     const double above_one = std::max(0.0, std::min(memory, static_cast<double>(problem_.micro_batches)) - share);
     const double draining = above_one * above_one / (2 * release_rate);
-    // The two ramps may not overlap; where they would, the window is short and the bound of no interest.
-    const double window = (needed + filling + draining) / memory;
+    // Counting both ramps in full takes a window in which they do not overlap.
+    const double window = std::max(needed / memory, ranks_[index(rank)].busy);
     const bool apart = window >= slots * shortest_forward + memory / release_rate;
-    return apart ? window : needed / memory;
+    return (needed + (apart ? filling + draining : 0)) / memory;
   }
 
   const Problem& problem_;

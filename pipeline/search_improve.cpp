@@ -89,9 +89,8 @@ class Annealing {
     return evaluator_.score().objective + 0.2 * sum / problem_.ranks;
   }
 
-  // Walks back from the end that makes the objective. Starts and ends are recomputed from the evaluator's times.
+  // Walks back from the end that makes the objective, while the evaluator still describes order_.
   void find_blocks() {
-    evaluator_.evaluate(order_);
     blocks_.clear();
     int rank = 0;
     // Any rank whose end makes the objective; a different one each time if there are several.

@@ -192,25 +192,4 @@ void Evaluator::hand_over(Operation operation, int stage, int target, int micro_
   ready_.push_back(taker);
 }
 
-Schedule to_schedule(const Problem& problem, const Order& order) {
-  Schedule schedule;
-  schedule.name = "auto";
-  schedule.ranks = problem.ranks;
-  schedule.chunks = problem.chunks;
-  schedule.micro_batches = problem.micro_batches;
-  schedule.placement = problem.placement;
-  constexpr Op kOps[3] = {Op::forward, Op::backward_input, Op::backward_weight};
-  std::vector<int> done[3];
-  for (auto& counts : done) counts.assign(index(problem.stages), 0);
-  for (int rank = 0; rank < problem.ranks; ++rank) {
-    std::vector<Action>& list = schedule.lists.emplace_back();
-    for (const Letter letter : order[index(rank)]) {
-      const int stage = problem.stage(rank, chunk_of(letter));
-      const Operation operation = operation_of(letter);
-      list.push_back({kOps[operation], false, stage, done[operation][index(stage)]++});
-    }
-  }
-  return schedule;
-}
-
 }  // namespace train_gpt::search

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "pipeline/schedule.h"
@@ -105,5 +106,11 @@ double peak_of(const Problem& problem, const RankOrder& list);
 
 // The same order as a Schedule that validator, simulator and executor take.
 Schedule to_schedule(const Problem& problem, const Order& order);
+
+// The same lists as an order, B taken apart into I and W. Nothing if a stage leaves micro-batch order.
+std::optional<Order> from_schedule(const Problem& problem, const Schedule& schedule);
+
+// Every micro-batch alone: slow, and runs in any memory that anything runs in.
+Order one_at_a_time(const Problem& problem);
 
 }  // namespace train_gpt::search
