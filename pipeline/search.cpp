@@ -23,12 +23,13 @@ using namespace search;
 // Work per request, in actions placed or evaluated: about two seconds each.
 constexpr std::int64_t kGreedyBudget = 15'000'000;
 constexpr std::int64_t kImproveBudget = 100'000'000;
-constexpr int kStarts = 4;                        // orders per placement that local search starts from
+constexpr int kStarts = 4;  // orders per placement that local search starts from
 
 void check(const SearchRequest& request) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument("auto schedule: " + what); };
   if (request.ranks < 1) refuse("stages is " + std::to_string(request.ranks) + "; it must be at least 1");
-  if (request.micro_batches < 1) refuse("micro-batches is " + std::to_string(request.micro_batches) + "; it must be at least 1");
+  if (request.micro_batches < 1)
+    refuse("micro-batches is " + std::to_string(request.micro_batches) + "; it must be at least 1");
   if (!(request.weight_memory >= 0 && request.weight_memory <= 1))
     refuse("weight-memory is " + std::to_string(request.weight_memory) + "; it must lie in 0 .. 1");
   for (const int chunks : request.loop_chunks)
@@ -39,9 +40,11 @@ void check(const SearchRequest& request) {
   for (const double limit : request.memory_limit) {
     if (limit >= Problem::kLeastLimit - kMemorySlack) continue;
     char text[160];
-    std::snprintf(text, sizeof text,
-                  "memory-limit is %g; the least under which any schedule can run is 1 (one micro-batch through a rank's "
-                  "share)", limit);
+    std::snprintf(
+        text, sizeof text,
+        "memory-limit is %g; the least under which any schedule can run is 1 (one micro-batch through a rank's "
+        "share)",
+        limit);
     refuse(text);
   }
 }
@@ -58,9 +61,9 @@ class PlacementSearch {
   PlacementSearch(const SearchRequest& request, const Placement& placement)
       : problem_(std::make_unique<Problem>(make_problem(request, placement))),
         evaluator_(std::make_unique<Evaluator>(*problem_)),
-        bound_(lower_bound(*problem_)) {}
+        bound_(bounds_of(*problem_)) {}
 
-  double bound() const { return bound_; }
+  double bound() const { return bound_.objective; }
   const Problem& problem() const { return *problem_; }
   bool found() const { return !orders_.empty(); }
   const Score& best() const { return orders_.front().score; }
@@ -79,21 +82,22 @@ class PlacementSearch {
       if (budget < 0) return;
       budget -= actions;
       if (std::optional<Order> order = list_schedule(*problem_, policy)) offer(std::move(*order));
-      if (best().objective <= bound_ * (1 + 1e-9) && budget < kGreedyBudget / 2) return;
     }
   }
 
-  // Local search from the best few orders; stops where the bound is reached.
+  // Local search from the best few orders, then a little for the other measure.
   void improve_best(std::int64_t budget) {
     const std::int64_t actions = 3ll * problem_->stages * problem_->micro_batches;
-    std::vector<Found> starts = orders_;
-    budget = std::min(budget / static_cast<std::int64_t>(starts.size()), (2000 + 100 * actions) * actions);
-    std::uint64_t seed = 1;
+    const std::vector<Found> starts = orders_;
+    ImproveOptions options{std::min(budget / kStarts, (2000 + 100 * actions) * actions), bound_, false, 1};
     for (const Found& start : starts) {
-      if (best().objective <= bound_ * (1 + 1e-9)) return;
-      Improvement improvement = improve(*problem_, start.order, budget, bound_, seed++);
-      keep({std::move(improvement.order), improvement.score});
+      if (at_bound()) break;
+      improve_from(start.order, options);
+      ++options.seed;
     }
+    options.polish = true;
+    options.budget /= 2;
+    if (!best().reaches(bound_)) improve_from(Order(orders_.front().order), options);
   }
 
  private:
@@ -101,6 +105,23 @@ class PlacementSearch {
     Order order;
     Score score;
   };
+
+  static Score bounds_of(Problem& problem) {
+    Score bound;
+    bound.objective = lower_bound(problem);
+    const SearchObjective wanted = problem.objective;
+    problem.objective = wanted == SearchObjective::makespan ? SearchObjective::span : SearchObjective::makespan;
+    bound.other = lower_bound(problem);
+    problem.objective = wanted;
+    return bound;
+  }
+
+  bool at_bound() const { return best().objective <= bound_.objective * (1 + 2e-9); }
+
+  void improve_from(const Order& order, const ImproveOptions& options) {
+    Improvement improvement = improve(*problem_, order, options);
+    keep({std::move(improvement.order), improvement.score});
+  }
 
   void offer(Order order) {
     if (evaluator_->evaluate(order)) keep({std::move(order), evaluator_->score()});
@@ -122,7 +143,7 @@ class PlacementSearch {
     const double step = *std::max_element(forward.begin(), forward.end()) / 32;
     std::set<std::vector<int>> seen;
     for (int i = 0; i <= 64 && choices.size() <= 24; ++i) {
-      std::vector<int> counts = warmup_counts(*problem_, bound_ + i * step);
+      std::vector<int> counts = warmup_counts(*problem_, bound() + i * step);
       if (!counts.empty() && seen.insert(counts).second) choices.push_back(std::move(counts));
     }
     return choices;
@@ -130,21 +151,24 @@ class PlacementSearch {
 
   std::vector<Policy> policies() const {
     std::vector<Policy::Chunk> chunk_rules{Policy::Chunk::oldest_micro_batch};
-    if (problem_->chunks > 1) chunk_rules = {Policy::Chunk::oldest_micro_batch, Policy::Chunk::deepest, Policy::Chunk::shallowest};
+    if (problem_->chunks > 1)
+      chunk_rules = {Policy::Chunk::oldest_micro_batch, Policy::Chunk::deepest, Policy::Chunk::shallowest};
     std::vector<Policy> all;
     for (const std::vector<int>& warmup : warmups())
       for (const bool input_first : {false, true})
-        for (const double gap : {0.0, 0.5, 1.0})
-          for (const Policy::Chunk rule : chunk_rules) all.push_back({false, input_first, gap, rule, warmup, {}});
+        for (const bool make_room : {false, true})
+          for (const double gap : {0.0, 0.5, 1.0})
+            for (const Policy::Chunk rule : chunk_rules)
+              all.push_back({false, input_first, make_room, gap, rule, warmup, {}});
     for (const bool input_first : {false, true})
       for (const double gap : {0.0, 0.5, 1.0})
-        for (const Policy::Chunk rule : chunk_rules) all.push_back({true, input_first, gap, rule, {}, {}});
+        for (const Policy::Chunk rule : chunk_rules) all.push_back({true, input_first, false, gap, rule, {}, {}});
     return all;
   }
 
   std::unique_ptr<Problem> problem_;
   std::unique_ptr<Evaluator> evaluator_;
-  double bound_;
+  Score bound_;
   std::vector<Found> orders_;
 };
 
@@ -158,22 +182,28 @@ std::string reason_of(const SearchRequest& request, const SearchCandidate& chose
                       double bound) {
   const bool makespan = request.objective == SearchObjective::makespan;
   const auto measure = [&](const SearchCandidate& candidate) { return makespan ? candidate.makespan : candidate.span; };
-  const auto bubble = [&](const SearchCandidate& candidate) { return makespan ? candidate.bubble : candidate.bubble_span; };
+  const auto bubble = [&](const SearchCandidate& candidate) {
+    return makespan ? candidate.bubble : candidate.bubble_span;
+  };
   const double gap = measure(chosen) / bound - 1;
   char end[160];
-  if (gap < 1e-6) std::snprintf(end, sizeof end, "no schedule allowed here can be faster");
-  else std::snprintf(end, sizeof end, "it is within %.2f%% of what no schedule allowed here can beat", 100 * gap);
+  if (gap < 1e-6)
+    std::snprintf(end, sizeof end, "no schedule allowed here can be faster");
+  else
+    std::snprintf(end, sizeof end, "it is within %.2f%% of what no schedule allowed here can beat", 100 * gap);
   const std::string within = request.memory_limit.empty() ? "" : " within the memory limit";
   char text[400];
   if (chosen.name != "own order") {
     std::snprintf(text, sizeof text, "%s is the best%s, %s bubble %.4f: the search's own orders do not beat it; %s",
                   chosen.name.c_str(), within.c_str(), makespan ? "makespan" : "span", bubble(chosen), end);
   } else if (best_named != nullptr) {
-    std::snprintf(text, sizeof text, "its own order with %s has %s bubble %.4f, the best named schedule%s, %s, has %.4f; %s",
+    std::snprintf(text, sizeof text,
+                  "its own order with %s has %s bubble %.4f, the best named schedule%s, %s, has %.4f; %s",
                   placement_name(chosen).c_str(), makespan ? "makespan" : "span", bubble(chosen), within.c_str(),
                   best_named->name.c_str(), bubble(*best_named), end);
   } else {
-    std::snprintf(text, sizeof text, "its own order with %s has %s bubble %.4f, and no named schedule fits the memory limit; %s",
+    std::snprintf(text, sizeof text,
+                  "its own order with %s has %s bubble %.4f, and no named schedule fits the memory limit; %s",
                   placement_name(chosen).c_str(), makespan ? "makespan" : "span", bubble(chosen), end);
   }
   return text;
@@ -187,8 +217,9 @@ SearchResult search_schedule(const SearchRequest& request) {
   std::vector<PlacementSearch> searches;
   for (const Placement& placement : allowed_placements(request)) searches.emplace_back(request, placement);
   if (searches.empty() && named.empty())
-    throw std::invalid_argument("auto schedule: no placement is left: the costs are given per virtual stage for another number "
-                                "of stages, or max_virtual_stages is below the number of ranks");
+    throw std::invalid_argument(
+        "auto schedule: no placement is left: the costs are given per virtual stage for another number "
+        "of stages, or max_virtual_stages is below the number of ranks");
 
   SearchResult result;
   result.lower_bound = std::numeric_limits<double>::infinity();
@@ -202,8 +233,8 @@ SearchResult search_schedule(const SearchRequest& request) {
     }
     if (!entry.candidate.fits) continue;
     for (PlacementSearch& search : searches) search.offer(entry.schedule);
-    if (best_named == nullptr || score_of(entry.candidate, request.objective)
-                                     .better_than(score_of(best_named->candidate, request.objective)))
+    if (best_named == nullptr ||
+        score_of(entry.candidate, request.objective).better_than(score_of(best_named->candidate, request.objective)))
       best_named = &entry;
   }
 
@@ -245,7 +276,8 @@ SearchResult search_schedule(const SearchRequest& request) {
   result.schedule.name = "auto";
   options.intervals = options.channels = true;
   result.simulation = simulate(result.schedule, request.costs, options);
-  result.reason = reason_of(request, *chosen, best_named == nullptr ? nullptr : &best_named->candidate, result.lower_bound);
+  result.reason =
+      reason_of(request, *chosen, best_named == nullptr ? nullptr : &best_named->candidate, result.lower_bound);
   return result;
 }
 

@@ -1,10 +1,10 @@
 // --schedule auto: the best schedule for measured costs under a memory limit.
 //
 // search_schedule() considers every named schedule that is legal and fits (search_named.h), builds orders of its own by
-// list scheduling (search_greedy.h), improves the best of both by local search (search_improve.h), and says what no order
-// can beat (search_bound.h). The problem and its symmetries are those of Qi et al., "Zero Bubble Pipeline Parallelism"
-// (ICLR 2024) and "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024). Deterministic: work is counted, not
-// timed, so the same request gives the same answer.
+// list scheduling (search_greedy.h), improves the best of both by local search (search_improve.h), and says what no
+// order can beat (search_bound.h). The problem and its symmetries are those of Qi et al., "Zero Bubble Pipeline
+// Parallelism" (ICLR 2024) and "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024). Deterministic: work is
+// counted, not timed, so the same request gives the same answer.
 //
 //   SearchRequest request{.ranks = 8, .micro_batches = 32, .memory_limit = {8}};
 //   SearchResult result = search_schedule(request);
@@ -45,10 +45,10 @@ struct SearchCandidate {
 };
 
 struct SearchResult {
-  Schedule schedule;      // name "auto"; every stage's backwards in micro-batch order unless it is a named one
-  std::string name;       // "auto: zb-v", "auto: own order, V placement"
-  std::string reason;     // one sentence: why this one
-  Simulation simulation;  // of the schedule, with the request's costs and weight_memory
+  Schedule schedule;       // name "auto"; every stage's backwards in micro-batch order unless it is a named one
+  std::string name;        // "auto: zb-v", "auto: own order, V placement"
+  std::string reason;      // one sentence: why this one
+  Simulation simulation;   // of the schedule, with the request's costs and weight_memory
   double lower_bound = 0;  // of the objective, in its unit of time: nothing that the request allows is faster
   std::vector<SearchCandidate> candidates;  // named schedules in the catalog's order, then one of our own per placement
 };

@@ -10,7 +10,8 @@ namespace {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-constexpr double kSlack = 1e-9;  // relative, in favour of feasibility: a bound may be too low by rounding, never too high
+constexpr double kSlack =
+    1e-9;  // relative, in favour of feasibility: a bound may be too low by rounding, never too high
 
 // The pieces a rank can put into its head (F) or its tail (W).
 struct Pieces {
@@ -21,7 +22,8 @@ struct Pieces {
 
 Pieces pieces_of(const Problem& problem, int rank, Operation operation, double most_count) {
   std::vector<double> times;
-  for (int chunk = 0; chunk < problem.chunks; ++chunk) times.push_back(problem.time(operation, problem.stage(rank, chunk)));
+  for (int chunk = 0; chunk < problem.chunks; ++chunk)
+    times.push_back(problem.time(operation, problem.stage(rank, chunk)));
   std::sort(times.begin(), times.end(), std::greater<>());
   Pieces pieces;
   pieces.count = static_cast<int>(std::min(most_count, static_cast<double>(problem.chunks) * problem.micro_batches));
@@ -72,7 +74,8 @@ class Bound {
       limits.offset = span ? limits.start : 0;
       const double room = problem.limit[index(rank)] * problem.chunks + kMemorySlack;
       limits.head = pieces_of(problem, rank, kForward, std::floor(room));
-      const double kept = problem.weight_memory > 0 ? std::floor((room - 1) / problem.weight_memory + kMemorySlack) + 1 : 1e18;
+      const double kept =
+          problem.weight_memory > 0 ? std::floor((room - 1) / problem.weight_memory + kMemorySlack) + 1 : 1e18;
       limits.tail = pieces_of(problem, rank, kWeight, kept);
       ranks_.push_back(limits);
     }
@@ -110,7 +113,8 @@ class Bound {
   // Start of the first I of the rank's highest stage if nobody dawdles.
   double earliest_turn(int rank) const {
     double time = 0;
-    for (int stage = 0; stage < problem_.stages; ++stage) time += problem_.hop[index(stage)] + problem_.time(kForward, stage);
+    for (int stage = 0; stage < problem_.stages; ++stage)
+      time += problem_.hop[index(stage)] + problem_.time(kForward, stage);
     for (int stage = problem_.stages - 1; stage > problem_.stage(rank, problem_.chunks - 1); --stage)
       time += problem_.time(kInput, stage) + problem_.hop[index(stage)];
     return time;
@@ -141,7 +145,8 @@ class Bound {
   // The last p stages lie on p different ranks: there each rank runs its first I.
   bool heads_possible(double target, std::vector<int>* counts) const {
     double earliest = 0;
-    for (int stage = 0; stage < problem_.stages; ++stage) earliest += problem_.hop[index(stage)] + problem_.time(kForward, stage);
+    for (int stage = 0; stage < problem_.stages; ++stage)
+      earliest += problem_.hop[index(stage)] + problem_.time(kForward, stage);
     for (int stage = problem_.stages - 1; stage >= problem_.stages - problem_.ranks; --stage) {
       const int rank = problem_.rank_of[index(stage)];
       const RankLimits& limits = ranks_[index(rank)];

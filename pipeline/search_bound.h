@@ -1,8 +1,8 @@
 // What no order on a placement can beat, whatever it does: proofs, not estimates.
 //
 // Before its first I a rank can run nothing but F, and no more of them than fit into its memory; the first I cannot
-// come before one micro-batch has been to the last stage and back. After its last I a rank can run nothing but W, and no
-// more of them than could be kept; yet the last gradient still has to travel to stage 0. What F and W cannot fill is
+// come before one micro-batch has been to the last stage and back. After its last I a rank can run nothing but W, and
+// no more of them than could be kept; yet the last gradient still has to travel to stage 0. What F and W cannot fill is
 // idle time that adds to the rank's work:
 //
 //   D >= (start) + idle_head + busy + idle_tail,    for every rank.

@@ -136,9 +136,8 @@ class ListScheduler {
   double rank_of_choice(Operation operation, int stage) const {
     const double micro_batch = done_[operation][index(stage)];
     if (policy_.urgency != nullptr) {
-      const double time =
-          policy_.urgency[operation][index(stage)][index(reversed_ ? problem_.micro_batches - 1 - static_cast<int>(micro_batch)
-                                                                   : static_cast<int>(micro_batch))];
+      const double time = policy_.urgency[operation][index(stage)][index(
+          reversed_ ? problem_.micro_batches - 1 - static_cast<int>(micro_batch) : static_cast<int>(micro_batch))];
       return reversed_ ? -time : time;
     }
     const double stages = problem_.stages;
@@ -185,11 +184,13 @@ class ListScheduler {
         if (key < filler_key) filler_key = key, filler = {stage, kWeight};
       }
     }
+    if (policy_.make_room && blocked && filler.stage >= 0 && (best.stage < 0 || best.operation == down_)) return filler;
     if (best.stage >= 0) return best;
     if (needed_filler.stage >= 0) return needed_filler;
     if (filler.stage < 0) return {};
     const double gap = next - now;
-    if (gap >= policy_.least_gap * problem_.time(kWeight, filler.stage) - 1e-12 || (blocked && gap > 0 && policy_.least_gap < 1))
+    if (gap >= policy_.least_gap * problem_.time(kWeight, filler.stage) - 1e-12 ||
+        (blocked && gap > 0 && policy_.least_gap < 1))
       return filler;
     return {};
   }
@@ -225,11 +226,11 @@ class ListScheduler {
   const Policy& policy_;
   const bool reversed_;
   const Operation up_, down_;
-  double change_[3] = {};                         // memory, in the direction of time
-  std::vector<int> done_[3];                      // [operation][stage]
-  std::vector<std::vector<double>> ready_[2];     // [operation][stage][micro-batch]
-  std::vector<std::vector<int>> sent_;            // [shared channel]: stages that its messages are for, in order
-  std::vector<std::size_t> taken_;                // [shared channel]
+  double change_[3] = {};                      // memory, in the direction of time
+  std::vector<int> done_[3];                   // [operation][stage]
+  std::vector<std::vector<double>> ready_[2];  // [operation][stage][micro-batch]
+  std::vector<std::vector<int>> sent_;         // [shared channel]: stages that its messages are for, in order
+  std::vector<std::size_t> taken_;             // [shared channel]
   std::vector<Rank> ranks_;
   using Event = std::pair<double, int>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -2,8 +2,8 @@
 // that are ready and fit into its memory, W filling the gaps (the greedy part of Zero Bubble, Qi et al. 2024, section
 // 3.1, for any placement).
 //
-// The same engine runs in either direction of time. Seen from the end, a step is the same kind of problem: W first, then
-// I travelling up the stages, then F travelling down. Forwards, the warm-up comes out right and the cooldown as it
+// The same engine runs in either direction of time. Seen from the end, a step is the same kind of problem: W first,
+// then I travelling up the stages, then F travelling down. Forwards, the warm-up comes out right and the cooldown as it
 // may; backwards, it is the other way round, and every rank keeps just the weight gradients that its cooldown can use.
 #pragma once
 
@@ -17,12 +17,13 @@ namespace train_gpt::search {
 struct Policy {
   bool from_the_end = false;
   bool input_first = true;  // when F and I are both ready (from the end: F and I in these roles too)
+  bool make_room = false;   // an F that lacks nothing but memory gets it from a W at once, before any I
   double least_gap = 1;     // W runs only in gaps of at least this fraction of it (0: in any gap)
   enum class Chunk { oldest_micro_batch, deepest, shallowest } chunk = Chunk::oldest_micro_batch;
-  std::vector<int> warmup;  // [rank]: first-phase actions before the first turn-around; empty: as many as fit
+  std::vector<int> warmup;        // [rank]: first-phase actions before the first turn-around; empty: as many as fit
   std::vector<double> in_flight;  // [rank]: like the memory limit, but for F not yet followed by I; empty: no such cap
-  // Position of every action in another order's time, [operation][stage][micro-batch]: the earliest goes first. Overrides
-  // input_first and chunk where given.
+  // Position of every action in another order's time, [operation][stage][micro-batch]: the earliest goes first.
+  // Overrides input_first and chunk where given.
   const std::vector<std::vector<double>>* urgency = nullptr;
 };
 

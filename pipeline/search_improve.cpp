@@ -41,37 +41,40 @@ void apply(RankOrder& list, std::size_t from, std::size_t to) {
   const auto begin = list.begin();
   using Step = RankOrder::difference_type;
   const Step f = static_cast<Step>(from), t = static_cast<Step>(to);
-  if (from < to) std::rotate(begin + f, begin + f + 1, begin + t + 1);
-  else std::rotate(begin + t, begin + f, begin + f + 1);
+  if (from < to)
+    std::rotate(begin + f, begin + f + 1, begin + t + 1);
+  else
+    std::rotate(begin + t, begin + f, begin + f + 1);
 }
 
 class Annealing {
  public:
-  Annealing(const Problem& problem, Order order, std::uint64_t seed)
-      : problem_(problem), evaluator_(problem), random_(seed), order_(std::move(order)) {}
+  Annealing(const Problem& problem, Order order, const ImproveOptions& options)
+      : problem_(problem), options_(options), evaluator_(problem), random_(options.seed), order_(std::move(order)) {}
 
-  Improvement run(std::int64_t budget, double bound) {
+  Improvement run() {
     evaluator_.evaluate(order_);
     best_ = {order_, evaluator_.score(), 1};
     double current = energy();
     std::size_t actions = 0;
     for (const RankOrder& list : order_) actions += list.size();
-    const std::int64_t rounds = budget / static_cast<std::int64_t>(actions);
+    const std::int64_t rounds = options_.budget / static_cast<std::int64_t>(actions);
     const double hot = 0.15 * *std::max_element(problem_.duration[kWeight].begin(), problem_.duration[kWeight].end());
     bool stale = true;
-    for (std::int64_t round = 0; round < rounds && best_.score.objective > bound * (1 + 1e-9); ++round) {
+    for (std::int64_t round = 0; round < rounds && !best_.score.reaches(options_.bound); ++round) {
       const double left = 1 - static_cast<double>(round) / static_cast<double>(rounds);
       if (stale) find_blocks();
       stale = false;
-      const Move move = propose();
-      if (move.from == move.to) continue;
-      RankOrder& list = order_[index(move.rank)];
-      apply(list, move.from, move.to);
+      // Some improvements need two ranks, or two places of one, to change at once.
+      Move moves[2] = {propose(), {}};
+      if (moves[0].from == moves[0].to) continue;
+      if (random_.below(4) == 0) moves[1] = propose();
+      for (const Move& move : moves) apply(order_[index(move.rank)], move.from, move.to);
       ++best_.evaluations;
       const bool valid = evaluator_.evaluate(order_);
       const double energy_after = valid ? energy() : 0;
       if (!valid || energy_after > current - hot * left * left * std::log(1 - random_.uniform())) {
-        apply(list, move.to, move.from);
+        for (const Move& move : {moves[1], moves[0]}) apply(order_[index(move.rank)], move.to, move.from);
         continue;
       }
       current = energy_after;
@@ -86,7 +89,8 @@ class Annealing {
   double energy() const {
     double sum = 0;
     for (int rank = 0; rank < problem_.ranks; ++rank) sum += evaluator_.finish(rank);
-    return evaluator_.score().objective + 0.2 * sum / problem_.ranks;
+    return evaluator_.score().objective + 0.2 * sum / problem_.ranks +
+           (options_.polish ? 0.1 * evaluator_.score().other : 0);
   }
 
   // Walks back from the end that makes the objective, while the evaluator still describes order_.
@@ -124,7 +128,8 @@ class Annealing {
     if (operation == kWeight) return false;
     const int stage = problem_.stage(rank, chunk_of(letter)) + (operation == kForward ? -1 : 1);
     if (stage < 0 || stage >= problem_.stages) return false;
-    const auto count = std::count(list.begin(), list.begin() + static_cast<RankOrder::difference_type>(position), letter);
+    const auto count =
+        std::count(list.begin(), list.begin() + static_cast<RankOrder::difference_type>(position), letter);
     source_rank = problem_.rank_of[index(stage)];
     const Letter wanted = make_letter(problem_.chunk_of[index(stage)], operation);
     const RankOrder& other = order_[index(source_rank)];
@@ -175,6 +180,7 @@ class Annealing {
   }
 
   const Problem& problem_;
+  const ImproveOptions& options_;
   Evaluator evaluator_;
   Random random_;
   Order order_;
@@ -184,8 +190,8 @@ class Annealing {
 
 }  // namespace
 
-Improvement improve(const Problem& problem, const Order& order, std::int64_t budget, double bound, std::uint64_t seed) {
-  return Annealing(problem, order, seed).run(budget, bound);
+Improvement improve(const Problem& problem, const Order& order, const ImproveOptions& options) {
+  return Annealing(problem, order, options).run();
 }
 
 }  // namespace train_gpt::search

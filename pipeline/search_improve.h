@@ -14,7 +14,14 @@ struct Improvement {
   std::int64_t evaluations = 0;
 };
 
-// `order` must be valid. Ends after `budget` evaluated actions, or as soon as the objective reaches `bound`.
-Improvement improve(const Problem& problem, const Order& order, std::int64_t budget, double bound, std::uint64_t seed);
+struct ImproveOptions {
+  std::int64_t budget = 0;  // actions to evaluate
+  Score bound;              // nothing better exists: stop when objective and other measure are there
+  bool polish = false;      // the objective is as good as it gets: look at the other measure as well
+  std::uint64_t seed = 1;
+};
+
+// `order` must be valid.
+Improvement improve(const Problem& problem, const Order& order, const ImproveOptions& options);
 
 }  // namespace train_gpt::search

@@ -28,10 +28,14 @@ bool chunks_allowed(const SearchRequest& request, int chunks) {
 bool allowed(const SearchRequest& request, const Placement& placement) {
   if (!chunks_allowed(request, placement.chunks)) return false;
   switch (placement.kind) {
-    case Placement::Kind::loop: return contains(request.loop_chunks, placement.chunks);
-    case Placement::Kind::v_shape: return request.v_shape;
-    case Placement::Kind::bidirectional: return request.bidirectional;
-    case Placement::Kind::table: return false;
+    case Placement::Kind::loop:
+      return contains(request.loop_chunks, placement.chunks);
+    case Placement::Kind::v_shape:
+      return request.v_shape;
+    case Placement::Kind::bidirectional:
+      return request.bidirectional;
+    case Placement::Kind::table:
+      return false;
   }
   return false;
 }
@@ -88,7 +92,8 @@ std::vector<Placement> allowed_placements(const SearchRequest& request) {
   std::sort(chunk_choices.begin(), chunk_choices.end());
   chunk_choices.erase(std::unique(chunk_choices.begin(), chunk_choices.end()), chunk_choices.end());
   for (const int chunks : chunk_choices)
-    if (chunks_allowed(request, chunks)) placements.push_back(Placement::loop(request.ranks, chunks, request.micro_batches));
+    if (chunks_allowed(request, chunks))
+      placements.push_back(Placement::loop(request.ranks, chunks, request.micro_batches));
   if (request.v_shape && chunks_allowed(request, 2))
     placements.push_back(Placement::v_shape(request.ranks, request.micro_batches));
   return placements;

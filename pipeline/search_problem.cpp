@@ -37,7 +37,8 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
   problem.chunk_of.resize(index(problem.stages));
   for (int rank = 0; rank < problem.ranks; ++rank) {
     const std::vector<int> own = placement.stages_of(rank);
-    for (std::size_t chunk = 0; chunk < own.size(); ++chunk) problem.chunk_of[index(own[chunk])] = static_cast<int>(chunk);
+    for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
+      problem.chunk_of[index(own[chunk])] = static_cast<int>(chunk);
     problem.stage_of.insert(problem.stage_of.end(), own.begin(), own.end());
   }
   StageCosts costs = stage_costs(request.costs, placement);
@@ -57,8 +58,10 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
   }
   for (const int count : uses) problem.shared.push_back(count > 1);
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    if (request.memory_limit.empty()) problem.limit.push_back(std::numeric_limits<double>::infinity());
-    else problem.limit.push_back(request.memory_limit[request.memory_limit.size() == 1 ? 0 : index(rank)]);
+    if (request.memory_limit.empty())
+      problem.limit.push_back(std::numeric_limits<double>::infinity());
+    else
+      problem.limit.push_back(request.memory_limit[request.memory_limit.size() == 1 ? 0 : index(rank)]);
     double start = 0;
     for (int stage = 0; stage < problem.stage(rank, 0); ++stage)
       start += problem.time(kForward, stage) + problem.hop[index(stage + 1)];
@@ -74,6 +77,10 @@ bool Score::better_than(const Score& rival) const {
   if (other < rival.other - slack) return true;
   if (other > rival.other + slack) return false;
   return peak < rival.peak - kMemorySlack;
+}
+
+bool Score::reaches(const Score& bound) const {
+  return objective <= bound.objective * (1 + 2e-9) && other <= bound.other * (1 + 2e-9);
 }
 
 double peak_of(const Problem& problem, const RankOrder& list) {

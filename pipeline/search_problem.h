@@ -48,7 +48,9 @@ struct Problem {
   SearchObjective objective = SearchObjective::makespan;
 
   int stage(int rank, int chunk) const { return stage_of[static_cast<std::size_t>(rank * chunks + chunk)]; }
-  double time(Operation operation, int of_stage) const { return duration[operation][static_cast<std::size_t>(of_stage)]; }
+  double time(Operation operation, int of_stage) const {
+    return duration[operation][static_cast<std::size_t>(of_stage)];
+  }
   double memory_change(Operation operation) const;  // of one action
   double busy(int rank) const;                      // all work of a rank in one step
   // The least limit under which a rank can run any order at all: v activations of 1/v.
@@ -64,6 +66,7 @@ inline constexpr double kMemorySlack = 1e-9;
 struct Score {
   double objective = 0, other = 0, peak = 0;
   bool better_than(const Score& rival) const;
+  bool reaches(const Score& bound) const;  // in objective and the other measure, but for rounding
 };
 
 // Runs an order as soon as possible, in time linear in the number of actions.
@@ -89,16 +92,16 @@ class Evaluator {
 
   const Problem& problem_;
   Score score_;
-  std::vector<std::vector<double>> start_;         // [rank][position]
-  std::vector<std::vector<double>> arrival_[2];    // [F or I][producing stage][micro-batch]: at the next stage's rank
-  std::vector<int> done_[3];                       // [operation][stage]: how many micro-batches
-  std::vector<std::size_t> position_;              // [rank]
-  std::vector<double> free_, first_, peak_;        // [rank]
-  std::vector<double> channel_free_;               // [channel]
-  std::vector<std::vector<int>> sent_;             // [shared channel]: stages that its messages are for, in order
-  std::vector<std::size_t> taken_;                 // [shared channel]
-  std::vector<int> ready_;                         // ranks to look at again
-  std::vector<char> queued_;                       // [rank]
+  std::vector<std::vector<double>> start_;       // [rank][position]
+  std::vector<std::vector<double>> arrival_[2];  // [F or I][producing stage][micro-batch]: at the next stage's rank
+  std::vector<int> done_[3];                     // [operation][stage]: how many micro-batches
+  std::vector<std::size_t> position_;            // [rank]
+  std::vector<double> free_, first_, peak_;      // [rank]
+  std::vector<double> channel_free_;             // [channel]
+  std::vector<std::vector<int>> sent_;           // [shared channel]: stages that its messages are for, in order
+  std::vector<std::size_t> taken_;               // [shared channel]
+  std::vector<int> ready_;                       // ranks to look at again
+  std::vector<char> queued_;                     // [rank]
 };
 
 // Peak of live activations of one rank's list.
