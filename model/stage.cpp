@@ -178,12 +178,19 @@ void Stage::forward(const StageSlots& slots, const ParameterView& parameters, fl
     std::visit(
         [&](const auto& unit) {
           if constexpr (std::is_same_v<decltype(unit), const HeadUnit&>)
-            head_forward(device_, unit, slots.losses, slots.targets, dloss, with_gradient);
+            forward_head(unit, slots, dloss, with_gradient);
           else
             train_gpt::forward(device_, unit, y);
         },
         bound.entries[k].unit);
   }
+}
+
+void Stage::forward_head(const HeadUnit& head, const StageSlots& slots, float dloss, bool with_gradient) {
+  if (slots.logits != nullptr && !with_gradient)
+    head_logits(device_, head, slots.logits, slots.logits_position);
+  else
+    head_forward(device_, head, slots.losses, slots.targets, dloss, with_gradient);
 }
 
 void Stage::backward_input(const StageSlots& slots, const ParameterView& parameters) {

@@ -77,7 +77,13 @@ struct StageSlots {
   const std::int32_t* tokens = nullptr;   // (B,T), first stage, F and W
   const std::int32_t* targets = nullptr;  // (B,T), last stage, F; < 0: not a valid target
   float* losses = nullptr;                // (B,T), last stage, written by F
+  // Generation: where not null, a forward without gradient writes here, on the last stage, the logits (B,Vp) of one
+  // position of each row, at activation precision, and reads no targets and writes no losses. Columns >= V are padding.
+  void* logits = nullptr;
+  std::int64_t logits_position = 0;  // 0 .. T-1
 };
+
+struct HeadUnit;  // see unit.h
 
 class Stage {
  public:
@@ -93,6 +99,8 @@ class Stage {
   const StageShape& shape() const { return shape_; }
 
  private:
+  void forward_head(const HeadUnit& head, const StageSlots& slots, float dloss, bool with_gradient);
+
   Device& device_;
   StageShape shape_;
 };

@@ -126,8 +126,9 @@ struct HeadUnit {
   void* dnorm_out = nullptr;  // (N,C)
   void* dlogits = nullptr;    // (N,Vp) stored; (chunk,Vp) otherwise. Logits on the way.
   bool keeps_dlogits = false;
-  void* dx = nullptr;      // (N,C) streamed form
-  std::int64_t chunk = 0;  // rows
+  void* dx = nullptr;            // (N,C) streamed form
+  void* one_position = nullptr;  // (B,C) rows of norm_out, without gradient only
+  std::int64_t chunk = 0;        // rows
 };
 
 // Rows of one chunk of the head's loop: 32 MiB of fp32 logits, or a sixteenth of the rows where that is more.
@@ -157,6 +158,8 @@ void backward_weight(Device& device, const HeadUnit& unit);
 // losses(N), targets(N). dloss as in Stage::forward.
 void head_forward(Device& device, const HeadUnit& unit, float* losses, const std::int32_t* targets, float dloss,
                   bool with_gradient);
+// logits (B,Vp) of one position of each row, from a unit that was bound without gradient.
+void head_logits(Device& device, const HeadUnit& unit, void* logits, std::int64_t position);
 
 // ---- shared by the units -----------------------------------------------------------------------------------------
 // Parameters are read at activation precision. Null where the view has none (counting bytes, validation).

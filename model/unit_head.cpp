@@ -76,7 +76,10 @@ HeadUnit bind_head(const UnitSizes& sizes, const ModelConfig& model, HeadForm fo
   unit.norm_tensors = take_norm_tensors(sizes, own);
   unit.norm_out = own.for_weight->take(sizes.activation_bytes(sizes.C));
   unit.dlogits = own.for_weight->take((unit.keeps_dlogits ? sizes.rows() : unit.chunk) * sizes.Vp * sizes.element);
-  if (with_gradient) unit.dnorm_out = own.scratch->take(sizes.activation_bytes(sizes.C));
+  if (with_gradient)
+    unit.dnorm_out = own.scratch->take(sizes.activation_bytes(sizes.C));
+  else
+    unit.one_position = own.scratch->take(sizes.B * sizes.C * sizes.element);
   return unit;
 }
 
@@ -98,6 +101,15 @@ void head_forward(Device& device, const HeadUnit& unit, float* losses, const std
   if (!streams_backward) return;
   norm_backward(device, s, unit.norm, unit.norm_tensors, unit.dx, unit.dnorm_out, nullptr, unit.x);
   add_norm_gradients(device, s, unit.norm, unit.norm_tensors);
+}
+
+void head_logits(Device& device, const HeadUnit& unit, void* logits, std::int64_t position) {
+  const UnitSizes& s = unit.sizes;
+  norm_forward(device, s, unit.norm, unit.norm_tensors, unit.norm_out, unit.x);
+  for (std::int64_t b = 0; b < s.B; ++b)
+    device.copy(rows_from(unit.one_position, b, s.C, unit), rows_from(unit.norm_out, b * s.T + position, s.C, unit),
+                s.C * s.element);
+  device.matmul_forward(logits, unit.one_position, unit.classifier.weight, nullptr, s.B, s.C, s.Vp);
 }
 
 void backward_input(Device& device, const HeadUnit& unit, void* dx) {

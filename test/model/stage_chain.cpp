@@ -56,7 +56,7 @@ std::vector<StageChain::InFlight> StageChain::new_flights() const {
   return flights;
 }
 
-StageSlots StageChain::slots_of(InFlight& flight, const MicroBatch& batch, float* losses) {
+StageSlots StageChain::slots_of(InFlight& flight, const MicroBatch& batch) {
   for (GuardedSlot* slot : {&flight.forward_to_input, &flight.forward_to_weight, &flight.input_to_weight, &scratch_})
     slot->relocate();
   scratch_.poison();
@@ -64,17 +64,19 @@ StageSlots StageChain::slots_of(InFlight& flight, const MicroBatch& batch, float
   slots.scratch = scratch_.data();
   slots.tokens = batch.tokens.data();
   slots.targets = batch.targets.data();
-  slots.losses = losses;
   return slots;
 }
 
-void StageChain::forward(std::vector<InFlight>& flights, const MicroBatch& batch, float* losses, float dloss,
-                         bool with_gradient) {
+void StageChain::forward(std::vector<InFlight>& flights, const MicroBatch& batch, const StageSlots& results,
+                         float dloss, bool with_gradient) {
   GuardedSlot input;
   for (std::size_t s = 0; s < ranks_.size(); ++s) {
     Rank& rank = ranks_[s];
     GuardedSlot output(rank.bytes.boundary);
-    StageSlots slots = slots_of(flights[s], batch, losses);
+    StageSlots slots = slots_of(flights[s], batch);
+    slots.losses = results.losses;
+    slots.logits = results.logits;
+    slots.logits_position = results.logits_position;
     if (s > 0) slots.input = input.data();
     if (s + 1 < ranks_.size()) slots.output = output.data();
     if (with_gradient) {
@@ -93,7 +95,7 @@ void StageChain::backward_input(std::vector<InFlight>& flights, const MicroBatch
   for (std::size_t s = ranks_.size(); s-- > 0;) {
     Rank& rank = ranks_[s];
     GuardedSlot next(rank.bytes.boundary);
-    StageSlots slots = slots_of(flights[s], batch, nullptr);
+    StageSlots slots = slots_of(flights[s], batch);
     slots.targets = nullptr;
     slots.tokens = nullptr;
     if (s + 1 < ranks_.size()) slots.output_gradient = gradient.data();
@@ -109,7 +111,7 @@ void StageChain::backward_input(std::vector<InFlight>& flights, const MicroBatch
 
 void StageChain::backward_weight(std::vector<InFlight>& flights, const MicroBatch& batch) {
   for (std::size_t s = 0; s < ranks_.size(); ++s) {
-    StageSlots slots = slots_of(flights[s], batch, nullptr);
+    StageSlots slots = slots_of(flights[s], batch);
     slots.targets = nullptr;
     slots.scratch = nullptr;
     slots.forward_to_weight = flights[s].forward_to_weight.data();
@@ -125,7 +127,7 @@ std::vector<float> StageChain::train(std::span<const MicroBatch> batches, float 
   std::vector<std::vector<InFlight>> flights(batches.size());
   const auto run_forward = [&](std::size_t i) {
     flights[i] = new_flights();
-    forward(flights[i], batches[i], &losses[i * per_batch], dloss, /*with_gradient=*/true);
+    forward(flights[i], batches[i], {.losses = &losses[i * per_batch]}, dloss, /*with_gradient=*/true);
   };
   for (std::size_t i = 0; i < batches.size(); ++i) {
     run_forward(i);
@@ -139,12 +141,24 @@ std::vector<float> StageChain::train(std::span<const MicroBatch> batches, float 
   return losses;
 }
 
-std::vector<float> StageChain::validate(const MicroBatch& batch) {
+void StageChain::forward_alone(const MicroBatch& batch, const StageSlots& results) {
   std::vector<InFlight> none(ranks_.size());
   for (InFlight& flight : none) flight = {GuardedSlot(0), GuardedSlot(0), GuardedSlot(0)};
+  forward(none, batch, results, 0.0F, /*with_gradient=*/false);
+}
+
+std::vector<float> StageChain::validate(const MicroBatch& batch) {
   std::vector<float> losses(batch.targets.size(), std::numeric_limits<float>::quiet_NaN());
-  forward(none, batch, losses.data(), 0.0F, /*with_gradient=*/false);
+  forward_alone(batch, {.losses = losses.data()});
   return losses;
+}
+
+std::vector<float> StageChain::logits(const MicroBatch& batch, std::int64_t position) {
+  const StageShape& shape = ranks_.front().stage.shape();
+  GuardedSlot logits(shape.B * model_.padded_vocab() * std::int64_t{sizeof(float)});
+  forward_alone(batch, {.logits = logits.data(), .logits_position = position});
+  const auto* begin = static_cast<const float*>(logits.data());
+  return {begin, begin + shape.B * model_.padded_vocab()};
 }
 
 std::vector<std::vector<float>> StageChain::gradients() const {

@@ -47,14 +47,19 @@ class StageChain {
   // micro-batch after the other.
   std::vector<float> train(std::span<const MicroBatch> batches, float dloss, bool deferred);
   std::vector<float> validate(const MicroBatch& batch);
+  // (B,Vp) at one position of each row.
+  std::vector<float> logits(const MicroBatch& batch, std::int64_t position);
 
   // Per tensor in canonical order; the two parts of a tied wte added.
   std::vector<std::vector<float>> gradients() const;
 
  private:
   struct InFlight;  // one micro-batch in one stage
-  train_gpt::StageSlots slots_of(InFlight& flight, const MicroBatch& batch, float* losses);
-  void forward(std::vector<InFlight>& flights, const MicroBatch& batch, float* losses, float dloss, bool with_gradient);
+  train_gpt::StageSlots slots_of(InFlight& flight, const MicroBatch& batch);
+  // `results` says where losses or logits go.
+  void forward(std::vector<InFlight>& flights, const MicroBatch& batch, const train_gpt::StageSlots& results,
+               float dloss, bool with_gradient);
+  void forward_alone(const MicroBatch& batch, const train_gpt::StageSlots& results);
   void backward_input(std::vector<InFlight>& flights, const MicroBatch& batch);
   void backward_weight(std::vector<InFlight>& flights, const MicroBatch& batch);
   std::vector<InFlight> new_flights() const;
