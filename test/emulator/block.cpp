@@ -11,6 +11,7 @@
 #include "report.h"
 #include "settings.h"
 #include "shared_memory.h"
+#include "sites.h"
 
 namespace emulator {
 
@@ -282,6 +283,7 @@ void require_device_code(const char* name, Where where) {
 
 int block_barrier(const char* name, int predicate, Where where) {
   require_device_code(name, where);
+  if (left_out(name, where)) return predicate != 0 ? 1 : 0;
   Thread& self = *current_thread;
   self.waits = name;
   self.where = where;

@@ -8,6 +8,7 @@
 #include "race.h"
 #include "report.h"
 #include "shared_memory.h"
+#include "sites.h"
 
 namespace emulator {
 namespace {
@@ -77,17 +78,20 @@ void cp_async_queue(void* shared, const void* global, std::size_t bytes, std::si
 
 void cp_async_commit_group(Where where) {
   require_device_code("cp.async.commit_group", where);
+  if (left_out("cp.async.commit_group", where)) return;
   ++queue_of(*current_thread).open_group;
 }
 
 void cp_async_wait(unsigned pending_groups, Where where) {
   require_device_code("cp.async.wait_group", where);
+  if (left_out("cp.async.wait_group", where)) return;
   Queue& queue = queue_of(*current_thread);
   if (queue.open_group > pending_groups) complete_before(queue, queue.open_group - pending_groups);
 }
 
 void cp_async_wait_all_copies(Where where) {
   require_device_code("cp.async.wait_all", where);
+  if (left_out("cp.async.wait_all", where)) return;
   Queue& queue = queue_of(*current_thread);
   complete_before(queue, ++queue.open_group);
 }

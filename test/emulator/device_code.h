@@ -8,6 +8,7 @@
 //
 #include "atomics.h"
 #include "device_math.h"
+#include "sites.h"
 #include "warp.h"
 
 #undef __launch_bounds__
@@ -40,3 +41,9 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t
                                  cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
   return ::cudaMemcpyFromSymbol(to, static_cast<const void*>(&symbol), bytes, offset, kind);
 }
+
+#define cudaStreamWaitEvent emulator::stream_wait_event
+#define cudaEventRecord emulator::event_record
+#define cudaEventSynchronize emulator::event_synchronize
+#define cudaStreamSynchronize emulator::stream_synchronize
+#define cudaDeviceSynchronize emulator::device_synchronize

@@ -311,32 +311,28 @@ struct Range {
 std::array<Range, 8> recent{};
 unsigned next_recent = 0;
 
-void require_inside_allocation(const void* pointer, std::size_t bytes) {
-  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
-  for (const Range& range : recent) {
-    if (at >= range.begin && at + bytes <= range.end) return;
-  }
-  const MemoryRange memory = find_memory(pointer);
-  if (memory.begin == 0 || at < memory.begin || at + bytes > memory.begin + memory.bytes) return;  // see report below
-  recent[next_recent++ % recent.size()] = {memory.begin, memory.begin + memory.bytes};
-}
-
 bool inside_allocation(const void* pointer, std::size_t bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(pointer);
-  return std::any_of(recent.begin(), recent.end(),
-                     [&](const Range& range) { return at >= range.begin && at + bytes <= range.end; });
+  const auto holds = [&](const Range& range) { return at >= range.begin && at + bytes <= range.end; };
+  if (std::any_of(recent.begin(), recent.end(), holds)) return true;
+  const MemoryRange memory = find_memory(pointer);
+  const Range range{memory.begin, memory.begin + memory.bytes};
+  if (memory.begin == 0 || !holds(range)) return false;
+  recent[next_recent++ % recent.size()] = range;
+  return true;
 }
 
 // The cells of the range, or nullptr for memory that is nobody else's.
 Cell* cells_of(const void* pointer, std::size_t bytes, Access kind, const void* pc) {
   const auto at = reinterpret_cast<std::uintptr_t>(pointer);
   if (in_shared_arena(pointer)) {
-    require_shared_range(pointer, bytes, ("access at " + source_line(pc)).c_str());
+    if (!inside_shared_variable(pointer, bytes)) {
+      require_shared_range(pointer, bytes, ("access at " + source_line(pc)).c_str());
+    }
     return shared_cells() + (static_cast<const char*>(pointer) - shared_arena.begin);
   }
   const MemoryRegion region = memory_region();
   if (at >= region.begin && at < region.end) {
-    require_inside_allocation(pointer, bytes);
     if (!inside_allocation(pointer, bytes)) {
       fail("out-of-bounds", describe_now(pointer, bytes, kind, pc));
     }

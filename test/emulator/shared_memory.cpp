@@ -126,11 +126,17 @@ void shared_memory_block_ends() {
   }
 }
 
+bool inside_shared_variable(const void* pointer, std::size_t bytes) {
+  const char* begin = static_cast<const char*>(pointer);
+  return std::any_of(placed.begin(), placed.end(),
+                     [&](const Placed& variable) { return begin >= variable.begin && begin + bytes <= variable.end; });
+}
+
 void require_shared_range(const void* pointer, std::size_t bytes, const char* what) {
+  if (inside_shared_variable(pointer, bytes)) return;
   const char* begin = static_cast<const char*>(pointer);
   const Placed* before = nullptr;
   for (const Placed& variable : placed) {
-    if (begin >= variable.begin && begin + bytes <= variable.end) return;
     if (variable.begin <= begin && (before == nullptr || before->begin < variable.begin)) before = &variable;
   }
   std::string message = std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory ";

@@ -48,6 +48,7 @@ struct SharedArena {
 };
 extern SharedArena shared_arena;
 inline bool in_shared_arena(const void* pointer) { return pointer >= shared_arena.begin && pointer < shared_arena.end; }
+bool inside_shared_variable(const void* pointer, std::size_t bytes);
 // Demands that [pointer, pointer + bytes) lies inside one variable; reports `what` otherwise.
 void require_shared_range(const void* pointer, std::size_t bytes, const char* what);
 

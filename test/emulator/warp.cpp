@@ -1,6 +1,7 @@
 #include "warp.h"
 
 #include "report.h"
+#include "sites.h"
 
 namespace emulator {
 
@@ -73,6 +74,7 @@ void vote_match_any(void* const* arguments, unsigned mask) {
 
 // Only __syncwarp orders memory: shuffles and votes do not (CUDA programming guide).
 void synchronise_lanes(unsigned mask, Where where) {
+  if (left_out("__syncwarp", where)) return;
   warp_operation(
       "__syncwarp", mask, nullptr, [](void* const*, unsigned lanes) { race::lanes_synchronised(lanes); }, where);
 }
