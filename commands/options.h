@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "model/optimizer.h"
 #include "pipeline/simulate.h"
 
 namespace train_gpt {
 
 // Where `make demo` puts the tokens that it prepares from the project's own sources.
 inline constexpr const char* kDemoTrainData = "out/demo/train.bin";
+
+// --max-seq-len if neither it nor a model file is given.
+inline constexpr std::int64_t kDefaultMaxSeqLen = 1024;
 
 enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status };
 
@@ -34,7 +38,7 @@ struct ModelOptions {
   std::optional<std::int64_t> hidden;       //
   bool tied = true;                         //
   std::optional<std::int64_t> vocab;        // not given: from the token file's manifest, else 50257
-  std::optional<std::int64_t> max_seq_len;  // not given: 1024
+  std::optional<std::int64_t> max_seq_len;  // not given: kDefaultMaxSeqLen
   std::string init_file;                    // empty: random. A file gives all of the above.
 };
 
@@ -49,12 +53,11 @@ struct BatchOptions {
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 };
 
-enum class LearningRateSchedule : std::uint8_t { constant, cosine, linear, wsd };
 enum class OptimizerStep : std::uint8_t { synchronous, optimistic };
 
 struct OptimizerOptions {
   double learning_rate = 3e-4;
-  LearningRateSchedule lr_schedule = LearningRateSchedule::cosine;
+  LearningRateShape lr_schedule = LearningRateShape::cosine;
   std::int64_t warmup_steps = 0;
   double min_lr_fraction = 0.1;  // of learning_rate, at the end of the decay
   double weight_decay = 0.1;
@@ -93,8 +96,9 @@ struct RecomputeOption {
 
 struct PipelineOptions {
   std::vector<std::string> schedules = {"1f1b"};  // one; simulate: also several, "all" is spelled out here
-  int chunks = 0;                                 // v; 0: the schedule's default
-  int group_size = 0;                             // g; 0: the smallest legal one
+  bool all_schedules = false;                     // simulate: "all" was asked for, so what is not legal is left out
+  int chunks = 0;                                 // v; 0: the schedule's default. See chunks_for
+  int group_size = 0;                             // g; 0: the smallest legal one. See group_size_for
   std::string schedule_file;                      // CSV; replaces `schedules`
   PartitionOption partition;
   std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now
@@ -102,6 +106,9 @@ struct PipelineOptions {
   std::int64_t memory_limit = 0;  // bytes per rank; 0: what the device has
 
   const std::string& schedule() const { return schedules.front(); }
+  // What --chunks and --group-size mean for one of several schedules: 0, its default, where they do not apply.
+  int chunks_for(const std::string& name) const;
+  int group_size_for(const std::string& name) const;
 };
 
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, timed };
@@ -161,8 +168,8 @@ struct Options {
   PrepareOptions prepare;
   GenerateOptions generate;
 
-  bool help = false;         // nothing but help_text() was asked for
-  bool help_of_all = false;  // no command was named: list them, too
+  bool help = false;           // nothing but help_text() (commands/help.h) was asked for
+  bool command_named = false;  // otherwise it is train, by default
 };
 
 // `arguments`: the words after the program's name. Throws std::invalid_argument with one message that names the option,
@@ -170,10 +177,5 @@ struct Options {
 Options parse_options(const std::vector<std::string>& arguments);
 
 const char* to_string(Command command);
-const char* to_string(LearningRateSchedule schedule);
-const char* to_string(OptimizerStep step);
-const char* to_string(DeviceKind device);
-const char* to_string(Precision precision);
-const char* to_string(Objective objective);
 
 }  // namespace train_gpt

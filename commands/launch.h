@@ -1,0 +1,15 @@
+// What the launcher (mpirun, srun) says about this process, in its environment, before MPI_Init. For messages that one
+// rank shall print, and for commands that need no MPI.
+#pragma once
+
+namespace train_gpt {
+
+struct Launch {
+  int rank = 0;   // 0 without a launcher
+  int ranks = 1;  // 1 without a launcher
+};
+
+// Reads the variables of MPICH's and Intel's hydra, Open MPI, PMIx and Slurm, in this order.
+Launch launch_from_environment();
+
+}  // namespace train_gpt
