@@ -1,2 +1,62 @@
 // train_gpt: the story of the program.
-int main() { return 0; }
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "commands/help.h"
+#include "commands/launch.h"
+#include "commands/options.h"
+#include "commands/prepare.h"
+
+namespace {
+
+using namespace train_gpt;
+
+constexpr int kFailure = 1;   // while running
+constexpr int kBadInput = 2;  // usage, or a file that is not what it should be
+
+int run(const Options& options) {
+  switch (options.command) {
+    case Command::prepare:
+      return run_prepare(options);
+    default:
+      throw std::invalid_argument(std::string(to_string(options.command)) + " is not part of this build");
+  }
+}
+
+// These start no MPI: one of several ranks does the work.
+bool needs_one_rank(Command command) {
+  return command == Command::simulate || command == Command::plan || command == Command::prepare ||
+         command == Command::status;
+}
+
+int report(const std::exception& error, int status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "train_gpt: error: %s\n", error.what());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool first_rank = launch_from_environment().rank == 0;
+  Options options;
+  try {
+    options = parse_options({argv + 1, argv + argc});
+  } catch (const std::invalid_argument& error) {
+    return first_rank ? report(error, kBadInput) : kBadInput;  // every rank finds the same
+  }
+  if (options.help) {
+    if (first_rank) std::fputs(help_text(options).c_str(), stdout);
+    return 0;
+  }
+  if (needs_one_rank(options.command) && !first_rank) return 0;
+  try {
+    return run(options);
+  } catch (const std::invalid_argument& error) {
+    return report(error, kBadInput);
+  } catch (const std::exception& error) {
+    return report(error, kFailure);
+  }
+}

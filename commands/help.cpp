@@ -1,5 +1,6 @@
 #include "commands/help.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "commands/options_declaration.h"
@@ -32,6 +33,21 @@ std::string command_list() {
   return text + "\n`./train_gpt COMMAND --help` shows the options of a command. Those of train:\n\n";
 }
 
+std::string notes_on(Command command) {
+  std::string text;
+  if (command == Command::simulate) {
+    text +=
+        "\nModel, batch and precision only tell how large a message is: they need --cost-bandwidth (except "
+        "--micro-batches).\n";
+  }
+  const std::vector<OptionSpec>& table = option_table();
+  const bool takes_patterns = std::any_of(table.begin(), table.end(), [&](const OptionSpec& spec) {
+    return spec.belongs_to(command) && !spec.is_flag() && std::string(spec.argument) == "GLOB";
+  });
+  if (takes_patterns) text += "\nQuote patterns, so that the shell does not expand them: 'data/*.bin'.\n";
+  return text;
+}
+
 }  // namespace
 
 std::string help_text(const Options& options) {
@@ -43,13 +59,12 @@ std::string help_text(const Options& options) {
     if (groups.empty() || groups.back() != to_string(spec.group)) groups.emplace_back(to_string(spec.group));
   }
   groups.emplace_back("Help");
-  std::string text = options.command_named ? "" : command_list();
-  text += to_string(options.command) + std::string(": ") + summary_of(options.command) + "\n\n";
+  const std::string name = to_string(options.command);
+  std::string text = options.command_named ? name + ": " + summary_of(options.command) + "\n\n" : command_list();
   text += "Usage: " + usage_of(options.command) + "\n";
   // cxxopts begins with the program's name and a usage line of its own.
   const std::string laid_out = declared.help(groups);
-  return text + laid_out.substr(laid_out.find("\n\n") + 1) +
-         "\nQuote patterns, so that the shell does not expand them.\n";
+  return text + laid_out.substr(laid_out.find("\n\n") + 1) + notes_on(options.command);
 }
 
 }  // namespace train_gpt

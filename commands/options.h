@@ -29,6 +29,8 @@ struct DataOptions {
   std::string val_data;                     // glob; empty: no validation
   bool shuffle = true;
   std::uint64_t seed = 1;  // of sample order, initial parameters and sampling
+
+  bool operator==(const DataOptions&) const = default;
 };
 
 struct ModelOptions {
@@ -40,6 +42,8 @@ struct ModelOptions {
   std::optional<std::int64_t> vocab;        // not given: from the token file's manifest, else 50257
   std::optional<std::int64_t> max_seq_len;  // not given: kDefaultMaxSeqLen
   std::string init_file;                    // empty: random. A file gives all of the above.
+
+  bool operator==(const ModelOptions&) const = default;
 };
 
 struct BatchOptions {
@@ -51,6 +55,8 @@ struct BatchOptions {
   int accumulation_groups = 1;        // G, divides m
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
+
+  bool operator==(const BatchOptions&) const = default;
 };
 
 enum class OptimizerStep : std::uint8_t { synchronous, optimistic };
@@ -66,6 +72,8 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double grad_clip = 1.0;  // largest global norm; 0: off
   OptimizerStep optimizer_step = OptimizerStep::synchronous;
+
+  bool operator==(const OptimizerOptions&) const = default;
 };
 
 struct RunOptions {
@@ -80,18 +88,24 @@ struct RunOptions {
   std::string trace;                  // Chrome trace file; empty: none
   std::string svg;                    // timeline of one step; empty: none
   int threads = 0;                    // per rank; 0: OMP_NUM_THREADS, else cores / ranks on the host
+
+  bool operator==(const RunOptions&) const = default;
 };
 
 struct PartitionOption {
   enum class Kind : std::uint8_t { measured, uniform, list };
   Kind kind = Kind::measured;
   std::vector<int> units;  // per virtual stage, if a list
+
+  bool operator==(const PartitionOption&) const = default;
 };
 
 struct RecomputeOption {
   enum class Kind : std::uint8_t { none, automatic, list };
   Kind kind = Kind::none;
   std::vector<int> units;  // recomputed per virtual stage, if a list
+
+  bool operator==(const RecomputeOption&) const = default;
 };
 
 struct PipelineOptions {
@@ -109,6 +123,8 @@ struct PipelineOptions {
   // What --chunks and --group-size mean for one of several schedules: 0, its default, where they do not apply.
   int chunks_for(const std::string& name) const;
   int group_size_for(const std::string& name) const;
+
+  bool operator==(const PipelineOptions&) const = default;
 };
 
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, timed };
@@ -116,12 +132,16 @@ enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, timed };
 struct DeviceOptions {
   DeviceKind device = DeviceKind::automatic;
   std::optional<Precision> precision;  // not given: bf16 on cuda, fp32 elsewhere
+
+  bool operator==(const DeviceOptions&) const = default;
 };
 
 struct CostOptions {
   int stages = 0;      // p; 0: not given
   Costs costs;         // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
   bool given = false;  // any --cost-... was given
+
+  bool operator==(const CostOptions&) const = default;
 };
 
 enum class Objective : std::uint8_t { makespan, span };
@@ -134,23 +154,31 @@ struct SimulateOutputOptions {
   Objective objective = Objective::makespan;
   double memory_limit = 0.0;   // in units of peak_live; 0: none
   double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
+
+  bool operator==(const SimulateOutputOptions&) const = default;
 };
 
 struct TestingOptions {
   std::string inject_delay;        // empty: none
   bool synchronous_sends = false;  // every send waits for its receive
+
+  bool operator==(const TestingOptions&) const = default;
 };
 
 struct PrepareOptions {
   std::string text;    // glob
   std::string output;  // token file
   std::string tokenizer = "bytes";
+
+  bool operator==(const PrepareOptions&) const = default;
 };
 
 struct GenerateOptions {
   std::string prompt;
   std::int64_t tokens = 256;
   double temperature = 1.0;  // 0: always the likeliest token
+
+  bool operator==(const GenerateOptions&) const = default;
 };
 
 struct Options {
@@ -170,6 +198,8 @@ struct Options {
 
   bool help = false;           // nothing but help_text() (commands/help.h) was asked for
   bool command_named = false;  // otherwise it is train, by default
+
+  bool operator==(const Options&) const = default;
 };
 
 // `arguments`: the words after the program's name. Throws std::invalid_argument with one message that names the option,

@@ -21,10 +21,19 @@ constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describ
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
 
-constexpr int kLargestCount = 1 << 20;   // ranks, micro-batches, threads
-constexpr int kLargestChunks = 1 << 10;  // so that p * v is an int
+constexpr int kLargestCount = 1 << 20;                        // ranks, micro-batches, threads
+constexpr int kLargestChunks = 1 << 10;                       // so that p * v is an int
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;  // sizes of a model or a batch
 constexpr std::int64_t kLargestSteps = std::int64_t{1} << 40;
+
+const char* schedule_help() {
+  static const std::string text = [] {
+    std::string names;
+    for (const std::string& name : schedule_names()) names += name + ", ";
+    return names + "or auto: search for the best";
+  }();
+  return text.c_str();
+}
 
 void set_schedules(Options& o, const Value& v) {
   std::vector<std::string> known = schedule_names();
@@ -33,7 +42,9 @@ void set_schedules(Options& o, const Value& v) {
   PipelineOptions& pipeline = o.pipeline;
   pipeline.all_schedules = several && v.raw() == "all";
   pipeline.schedules = pipeline.all_schedules ? schedule_names() : v.words();
-  if (pipeline.schedules.size() > 1 && !several) v.refuse("names several schedules; only simulate takes a list");
+  if (!several && (pipeline.schedules.size() > 1 || v.raw() == "all")) {
+    v.refuse("names several schedules; only simulate takes a list");
+  }
   if (several) known.emplace_back("all");
   for (const std::string& name : pipeline.schedules) {
     if (name == "all") v.refuse("mixes all with names; give all alone");
@@ -189,14 +200,8 @@ std::vector<OptionSpec> run_options() {
 
 std::vector<OptionSpec> pipeline_options() {
   return {
-      {"schedule", "NAME", "1f1b", kPipelined,
-       "gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, interleaved-zb, zb-v, v-half, v-min, dualpipe, "
-       "dualpipev, or auto: search for the best",
-       set_schedules},
-      {"schedule", "NAME,...|all", "1f1b", kSimulate,
-       "gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, interleaved-zb, zb-v, v-half, v-min, dualpipe, "
-       "dualpipev, or auto: search for the best",
-       set_schedules},
+      {"schedule", "NAME", "1f1b", kPipelined, schedule_help(), set_schedules},
+      {"schedule", "NAME,...|all", "1f1b", kSimulate, schedule_help(), set_schedules},
       {"chunks", "v", nullptr, kPipelined | kSimulate,
        "virtual stages per rank; 2 by default for interleaved, breadth-first and interleaved-zb, fixed for the others",
        [](Options& o, const Value& v) { o.pipeline.chunks = v.integer<int>(1, kLargestChunks); }},
@@ -218,13 +223,18 @@ std::vector<OptionSpec> pipeline_options() {
 }
 
 std::vector<OptionSpec> device_options() {
-  return {{"device", "auto|cpu|cuda|timed", "auto", kComputing,
+  return {{"device", "auto|cpu|cuda|timed", "auto", kPipelined,
            "timed: actions only take the time that the costs give them",
            [](Options& o, const Value& v) {
              o.device.device = v.choice<DeviceKind>({{"auto", DeviceKind::automatic},
                                                      {"cpu", DeviceKind::cpu},
                                                      {"cuda", DeviceKind::cuda},
                                                      {"timed", DeviceKind::timed}});
+           }},
+          {"device", "auto|cpu|cuda", "auto", kProfile | kGenerate, "auto: cuda if there is a GPU, else cpu",
+           [](Options& o, const Value& v) {
+             o.device.device = v.choice<DeviceKind>(
+                 {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}});
            }},
           {"precision", "fp32|bf16", nullptr, kComputing | kSimulate,
            "of activations; without it bf16 on cuda and fp32 elsewhere", [](Options& o, const Value& v) {
@@ -328,7 +338,7 @@ std::vector<OptionSpec> make_table() {
 
 const char* to_string(OptionGroup group) {
   constexpr const char* kNames[] = {"Data",   "Model", "Batch",  "Optimizer", "Run",     "Pipeline",
-                                    "Device", "Costs", "Output", "Testing",   "Prepare", "Generate"};
+                                    "Device", "Cost",  "Output", "Testing",   "Prepare", "Generate"};
   return kNames[static_cast<std::size_t>(group)];
 }
 

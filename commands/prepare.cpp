@@ -1,5 +1,7 @@
 #include "commands/prepare.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <stdexcept>
 #include <vector>
@@ -13,8 +15,10 @@ namespace train_gpt {
 namespace {
 
 void show_progress(std::int64_t done, std::int64_t all) {
-  std::fprintf(stderr, "prepare: %lld of %lld MB\n", static_cast<long long>(done / 1000000),
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\rprepare: %lld of %lld MB", static_cast<long long>(done / 1000000),
                static_cast<long long>(all / 1000000));
+  if (all - done < (std::int64_t{1} << 24)) std::fputc('\n', stderr);
 }
 
 }  // namespace
@@ -22,9 +26,10 @@ void show_progress(std::int64_t done, std::int64_t all) {
 int run_prepare(const Options& options) {
   const PrepareOptions& prepare = options.prepare;
   if (prepare.tokenizer != "bytes") {
-    throw std::invalid_argument("--tokenizer: '" + prepare.tokenizer +
-                                "' is not supported: GPT-2's byte-pair vocabularies are not read yet; give bytes, or take a " +
-                                "token file that llm.c's scripts have prepared");
+    throw std::invalid_argument(
+        "--tokenizer: '" + prepare.tokenizer +
+        "' is not supported: GPT-2's byte-pair vocabularies are not read yet; give bytes, or take a " +
+        "token file that llm.c's scripts have prepared");
   }
   const std::vector<std::string> texts = expand_glob(prepare.text, "--text");
   const PrepareSummary summary = prepare_bytes(texts, prepare.output, show_progress);

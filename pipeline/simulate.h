@@ -33,6 +33,8 @@ struct Costs {
   double latency = 0.0;            // one hop between two ranks, never divided
   double bandwidth = 0.0;          // of one channel, GB/s (10^9 bytes); 0: infinite
   double message_bytes = 0.0;      // one activation or one gradient, (b, T, C); 0: unknown
+
+  bool operator==(const Costs&) const = default;
 };
 
 // Costs, spelled out per virtual stage of one placement.
