@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -239,7 +240,7 @@ Schedule parse_schedule_csv(std::string_view text, const std::string& name) { re
 
 Schedule read_schedule_csv(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, "cannot be opened for reading");
+  if (!file || std::filesystem::is_directory(path)) refuse(path, "cannot be opened for reading");
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (file.bad()) refuse(path, "cannot be read");
   return parse_schedule_csv(text, path);
