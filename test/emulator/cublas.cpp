@@ -5,7 +5,7 @@
 #include "cublas_handle.h"
 #include "cublas_matmul.h"
 
-namespace emulator {
+namespace emulator::cublas {
 namespace {
 
 std::unordered_set<const void*>& live_handles() {
@@ -100,10 +100,10 @@ void destroy_handle(void* handle) {
   delete static_cast<CublasHandle*>(handle);
 }
 
-}  // namespace emulator
+}  // namespace emulator::cublas
 
 // NOLINTBEGIN(readability-identifier-naming): NVIDIA's names
-using namespace emulator;
+using namespace emulator::cublas;
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   if (handle == nullptr) return invalid("cublasCreate", "handle is null");

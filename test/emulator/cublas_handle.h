@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace emulator {
+namespace emulator::cublas {
 
 struct CublasHandle {
   cudaStream_t stream = nullptr;
@@ -20,4 +20,4 @@ bool is_live_handle(const void* handle);
 // Waits for the device first, as the documentation says of cublasDestroy and cublasLtDestroy.
 void destroy_handle(void* handle);
 
-}  // namespace emulator
+}  // namespace emulator::cublas

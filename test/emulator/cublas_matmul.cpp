@@ -9,7 +9,7 @@
 #include "memory.h"
 #include "stream.h"
 
-namespace emulator {
+namespace emulator::cublas {
 namespace {
 
 // Tanh form (Hendrycks and Gimpel 2016), as the documentation of cublasLtEpilogue_t gives it.
@@ -240,4 +240,4 @@ void enqueue_matmul(const Matmul& matmul, cudaStream_t stream) {
   });
 }
 
-}  // namespace emulator
+}  // namespace emulator::cublas

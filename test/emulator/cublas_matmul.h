@@ -16,7 +16,7 @@
 #include "cublas_product.h"
 #include "cublas_types.h"
 
-namespace emulator {
+namespace emulator::cublas {
 
 struct Matrix {
   const void* data = nullptr;
@@ -88,4 +88,4 @@ const std::string& last_refusal();
 // Appends the (checked) product to the stream. Host scalars are read now.
 void enqueue_matmul(const Matmul& matmul, cudaStream_t stream);
 
-}  // namespace emulator
+}  // namespace emulator::cublas

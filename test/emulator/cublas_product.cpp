@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-namespace emulator {
+namespace emulator::cublas {
 namespace {
 
 // The operands were checked when the call was made; per-access checks of the sanitizers would only cost time here.
@@ -81,4 +81,4 @@ EMULATOR_UNCHECKED void multiply(float* out, const Operand& a, const Operand& b,
   }
 }
 
-}  // namespace emulator
+}  // namespace emulator::cublas

@@ -8,7 +8,7 @@
 
 #include "cublas_types.h"
 
-namespace emulator {
+namespace emulator::cublas {
 
 // Element (i, j) lies at data + i * row_stride + j * column_stride (in elements).
 struct Operand {
@@ -24,4 +24,4 @@ struct Operand {
 // multiplied.
 void multiply(float* out, const Operand& a, const Operand& b, InputRounding rounding);
 
-}  // namespace emulator
+}  // namespace emulator::cublas

@@ -6,7 +6,7 @@
 #include "cublas_matmul.h"
 #include "memory.h"
 
-namespace emulator {
+namespace emulator::cublas {
 namespace {
 
 std::string last_refusal_text;
@@ -299,4 +299,4 @@ cublasStatus_t refuse(const std::string& call, const Refusal& refusal) {
 
 const std::string& last_refusal() { return last_refusal_text; }
 
-}  // namespace emulator
+}  // namespace emulator::cublas

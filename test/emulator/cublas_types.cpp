@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace emulator {
+namespace emulator::cublas {
 
 std::size_t element_bytes(cudaDataType type) {
   switch (type) {
@@ -121,4 +121,4 @@ float rounded(float x, InputRounding rounding) {
   return x;
 }
 
-}  // namespace emulator
+}  // namespace emulator::cublas

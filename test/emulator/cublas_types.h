@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace emulator {
+namespace emulator::cublas {
 
 // Bytes of one element of CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F; 0 for types that are not emulated.
 std::size_t element_bytes(cudaDataType type);
@@ -27,4 +27,4 @@ InputRounding input_rounding(cublasComputeType_t compute);
 // tf32 keeps 10 bits of the mantissa, rounded to nearest, ties away from zero (PTX cvt.rna.tf32.f32).
 float rounded(float x, InputRounding rounding);
 
-}  // namespace emulator
+}  // namespace emulator::cublas

@@ -7,7 +7,7 @@
 #include "cublas_matmul.h"
 #include "cublaslt_descriptors.h"
 
-namespace emulator {
+namespace emulator::cublas {
 namespace {
 
 // Enough to notice a caller that allows a workspace to the heuristic and then passes none, or somebody else's memory.
@@ -128,10 +128,10 @@ Refusal check_handle(cublasLtHandle_t handle) {
 }
 
 }  // namespace
-}  // namespace emulator
+}  // namespace emulator::cublas
 
 // NOLINTBEGIN(readability-identifier-naming): NVIDIA's names
-using namespace emulator;
+using namespace emulator::cublas;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (handle == nullptr) return refuse("cublasLtCreate", {CUBLAS_STATUS_INVALID_VALUE, "lightHandle is null"});

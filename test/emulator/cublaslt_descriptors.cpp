@@ -9,7 +9,7 @@
 
 #include "cublas_matmul.h"
 
-namespace emulator {
+namespace emulator::cublas {
 namespace {
 
 template <typename Fields, typename Opaque>
@@ -150,10 +150,10 @@ const AlgorithmFields* fields(const cublasLtMatmulAlgo_t* algorithm) {
   return fields_of<AlgorithmFields>(const_cast<cublasLtMatmulAlgo_t*>(algorithm));
 }
 
-}  // namespace emulator
+}  // namespace emulator::cublas
 
 // NOLINTBEGIN(readability-identifier-naming): NVIDIA's names
-using namespace emulator;
+using namespace emulator::cublas;
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t descriptor, size_t size, cudaDataType type,
                                                  uint64_t rows, uint64_t cols, int64_t ld) {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace emulator {
+namespace emulator::cublas {
 
 // The first word of each: a descriptor that was never initialised, or of another kind, is noticed.
 enum class DescriptorKind : std::uint32_t {
@@ -79,4 +79,4 @@ MatmulFields* fields(cublasLtMatmulDesc_t descriptor);
 PreferenceFields* fields(cublasLtMatmulPreference_t descriptor);
 const AlgorithmFields* fields(const cublasLtMatmulAlgo_t* algorithm);
 
-}  // namespace emulator
+}  // namespace emulator::cublas

@@ -1,0 +1,123 @@
+#include "nccl_message.h"
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+
+namespace emulator::nccl {
+namespace {
+
+constexpr int kChannels = 8;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 30;  // MPI counts are int
+
+MPI_Comm duplicate = MPI_COMM_NULL;
+int my_rank = 0;
+int ranks = 1;
+
+int tag_of(int context, Channel channel) { return context * kChannels + static_cast<int>(channel); }
+
+// Pieces of at most 1 GiB from `begin` on.
+template <typename Post>
+void for_each_piece(std::vector<char>& bytes, std::size_t begin, Post&& post) {
+  for (std::size_t offset = begin; offset < bytes.size(); offset += kPieceBytes) {
+    post(bytes.data() + offset, static_cast<int>(std::min(kPieceBytes, bytes.size() - offset)));
+  }
+}
+
+bool all_done(std::vector<MPI_Request>& requests) {
+  int flag = 0;
+  PMPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE);
+  return flag != 0;
+}
+
+// Buffers of abandoned messages: MPI may still look at them.
+std::list<std::vector<char>>& abandoned_buffers() {
+  static std::list<std::vector<char>> buffers;
+  return buffers;
+}
+
+}  // namespace
+
+MPI_Comm private_world() { return duplicate; }
+bool mpi_is_running() { return duplicate != MPI_COMM_NULL; }
+int world_rank() { return my_rank; }
+int world_size() { return ranks; }
+
+void open_private_world() {
+  PMPI_Comm_dup(MPI_COMM_WORLD, &duplicate);
+  PMPI_Comm_rank(duplicate, &my_rank);
+  PMPI_Comm_size(duplicate, &ranks);
+}
+
+// What aborted communicators left behind is taken off MPI's hands first.
+void close_private_world() {
+  for (int found = 1; found != 0;) {
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    PMPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, duplicate, &found, &message, &status);
+    if (found == 0) break;
+    int size = 0;
+    PMPI_Get_count(&status, MPI_BYTE, &size);
+    std::vector<char> bytes(static_cast<std::size_t>(size));
+    PMPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  }
+  PMPI_Comm_free(&duplicate);
+}
+
+MessageOut::MessageOut(int destination, int context, Channel channel, const Header& header, const void* payload,
+                       std::size_t bytes)
+    : bytes_(sizeof(Header) + bytes) {
+  Header complete = header;
+  complete.payload_bytes = bytes;
+  std::memcpy(bytes_.data(), &complete, sizeof(Header));
+  if (bytes != 0) std::memcpy(bytes_.data() + sizeof(Header), payload, bytes);
+  for_each_piece(bytes_, 0, [&](char* data, int size) {
+    requests_.push_back(MPI_REQUEST_NULL);
+    PMPI_Issend(data, size, MPI_BYTE, destination, tag_of(context, channel), duplicate, &requests_.back());
+  });
+}
+
+bool MessageOut::done() { return all_done(requests_); }
+
+void MessageOut::abandon() {
+  for (MPI_Request& request : requests_) {
+    if (request != MPI_REQUEST_NULL) PMPI_Request_free(&request);
+  }
+  abandoned_buffers().push_back(std::move(bytes_));
+}
+
+MessageIn::MessageIn(int source, int context, Channel channel) : source_(source), tag_(tag_of(context, channel)) {}
+
+bool MessageIn::done() {
+  if (done_) return true;
+  if (!started_) {
+    int found = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    PMPI_Improbe(source_, tag_, duplicate, &found, &message, &status);
+    if (found == 0) return false;
+    started_ = true;
+    source_ = status.MPI_SOURCE;  // may have been any
+    int size = 0;
+    PMPI_Get_count(&status, MPI_BYTE, &size);
+    bytes_.resize(static_cast<std::size_t>(size));
+    PMPI_Mrecv(bytes_.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    std::memcpy(&header_, bytes_.data(), sizeof(Header));
+    const std::size_t first = bytes_.size();
+    bytes_.resize(sizeof(Header) + header_.payload_bytes);
+    for_each_piece(bytes_, first, [&](char* data, int piece) {
+      requests_.push_back(MPI_REQUEST_NULL);
+      PMPI_Irecv(data, piece, MPI_BYTE, source_, tag_, duplicate, &requests_.back());
+    });
+  }
+  return done_ = all_done(requests_);
+}
+
+void MessageIn::abandon() {
+  for (MPI_Request& request : requests_) {
+    if (request != MPI_REQUEST_NULL) PMPI_Cancel(&request), PMPI_Request_free(&request);
+  }
+  abandoned_buffers().push_back(std::move(bytes_));
+}
+
+}  // namespace emulator::nccl
