@@ -24,10 +24,13 @@ ncclResult_t check(const std::string& call, ncclComm_t communicator) {
     return refuse(ncclInvalidArgument, call, "the communicator is null or destroyed");
   }
   switch (communicator->state) {
-    case CommunicatorState::ready: return ncclSuccess;
+    case CommunicatorState::ready:
+      return ncclSuccess;
     case CommunicatorState::creating:
-      return refuse(ncclInvalidArgument, call, "the communicator is still being created: poll ncclCommGetAsyncError first");
-    default: return refuse(ncclInvalidUsage, call, "the communicator failed, was finalized or aborted");
+      return refuse(ncclInvalidArgument, call,
+                    "the communicator is still being created: poll ncclCommGetAsyncError first");
+    default:
+      return refuse(ncclInvalidUsage, call, "the communicator failed, was finalized or aborted");
   }
 }
 
@@ -40,7 +43,8 @@ ncclResult_t check_ready_for_creation(const std::string& call, const ncclConfig_
 std::string check_buffers(const Call& call) {
   const auto* from = static_cast<const char*>(call.send_buffer);
   auto* to = static_cast<char*>(call.receive_buffer);
-  if ((call.send_bytes() != 0 && from == nullptr) || (call.receive_bytes() != 0 && to == nullptr)) return "a buffer is null";
+  if ((call.send_bytes() != 0 && from == nullptr) || (call.receive_bytes() != 0 && to == nullptr))
+    return "a buffer is null";
   require_device_range(from, call.send_bytes(), (call.describe() + " send buffer").c_str());
   require_device_range(to, call.receive_bytes(), (call.describe() + " receive buffer").c_str());
   const bool overlap = call.send_bytes() != 0 && call.receive_bytes() != 0 && from < to + call.receive_bytes() &&
@@ -54,15 +58,16 @@ std::string check_buffers(const Call& call) {
   return in_place ? "" : "the buffers overlap in another way than in place";
 }
 
-ncclResult_t issue(CallKind kind, const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t reduction,
-                   int root, ncclComm_t communicator, cudaStream_t stream, const char* name) {
+ncclResult_t issue(CallKind kind, const void* send, void* receive, size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, int root, ncclComm_t communicator, cudaStream_t stream, const char* name) {
   if (const ncclResult_t result = check(name, communicator); result != ncclSuccess) return result;
   if (nccl_element_bytes(type) == 0) return refuse(ncclInvalidArgument, name, "no such type: " + nccl_type_name(type));
   const bool reduces = kind == CallKind::all_reduce || kind == CallKind::reduce_scatter || kind == CallKind::reduce;
   if (reduces && (reduction < 0 || reduction >= ncclNumOps)) {
     return refuse(ncclInvalidArgument, name, "the reduction is none of sum, prod, max, min, avg");
   }
-  if (reduces && !is_reducible(type)) return refuse(ncclInvalidUsage, name, nccl_type_name(type) + " cannot be reduced here");
+  if (reduces && !is_reducible(type))
+    return refuse(ncclInvalidUsage, name, nccl_type_name(type) + " cannot be reduced here");
   if (root < 0 || root >= communicator->size()) {
     return refuse(ncclInvalidArgument, name, "rank " + std::to_string(root) + " is not in " + communicator->describe());
   }
@@ -76,19 +81,21 @@ ncclResult_t issue(CallKind kind, const void* send, void* receive, size_t count,
   call->root = root;
   call->communicator = communicator;
   call->stream = stream;
-  if (const std::string wrong = check_buffers(*call); !wrong.empty()) return refuse(ncclInvalidArgument, call->describe(), wrong);
+  if (const std::string wrong = check_buffers(*call); !wrong.empty())
+    return refuse(ncclInvalidArgument, call->describe(), wrong);
   return add_call(std::move(call));
 }
 
 // Drives until the communicator has nothing in flight.
 void drain(ncclComm& communicator, const char* call) {
   const std::string what = std::string(call) + " of " + communicator.describe();
-  const HostWait wait(what);
-  drive_until([&] {
-    const bool done = advance_launches(&communicator) && communicator.batches.empty();
-    if (!done) note_idle();
-    return done;
-  }, what);
+  drive_until(
+      [&] {
+        const bool done = advance_launches(&communicator) && communicator.batches.empty();
+        if (!done) note_idle();
+        return done;
+      },
+      what);
 }
 
 }  // namespace
@@ -104,7 +111,8 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  if (const ncclResult_t result = check_ready_for_creation("ncclGetUniqueId", nullptr); result != ncclSuccess) return result;
+  if (const ncclResult_t result = check_ready_for_creation("ncclGetUniqueId", nullptr); result != ncclSuccess)
+    return result;
   if (id == nullptr) return refuse(ncclInvalidArgument, "ncclGetUniqueId", "uniqueId is null");
   static std::uint64_t issued = 0;
   const std::uint64_t words[2] = {static_cast<std::uint64_t>(world_rank()), ++issued};
@@ -129,7 +137,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId,
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
   if (const ncclResult_t result = check("ncclCommSplit", comm); result != ncclSuccess) return result;
-  if (const ncclResult_t result = check_ready_for_creation("ncclCommSplit", config); result != ncclSuccess) return result;
+  if (const ncclResult_t result = check_ready_for_creation("ncclCommSplit", config); result != ncclSuccess)
+    return result;
   if (newcomm == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
     return refuse(ncclInvalidArgument, "ncclCommSplit", "the color must be NCCL_SPLIT_NOCOLOR or not negative");
   }
@@ -153,7 +162,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->state == CommunicatorState::creating) {
     return refuse(ncclInvalidUsage, "ncclCommDestroy", "the communicator is still being created");
   }
-  if (comm->state == CommunicatorState::ready || comm->state == CommunicatorState::finalizing) drain(*comm, "ncclCommDestroy");
+  if (comm->state == CommunicatorState::ready || comm->state == CommunicatorState::finalizing)
+    drain(*comm, "ncclCommDestroy");
   forget(comm);
   return ncclSuccess;
 }
@@ -169,7 +179,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   if (comm == nullptr || !is_live(comm) || asyncError == nullptr) {
-    return refuse(ncclInvalidArgument, "ncclCommGetAsyncError", "the communicator is null or destroyed, or the result null");
+    return refuse(ncclInvalidArgument, "ncclCommGetAsyncError",
+                  "the communicator is null or destroyed, or the result null");
   }
   emulator::drive();  // time passes on the device, too
   if (comm->state == CommunicatorState::creating && !advance_creation(*comm)) {
@@ -178,7 +189,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
     return ncclSuccess;
   }
   const bool launched = comm->state == CommunicatorState::failed || advance_launches(comm);
-  if (comm->state == CommunicatorState::finalizing && launched && comm->batches.empty()) comm->state = CommunicatorState::finalized;
+  if (comm->state == CommunicatorState::finalizing && launched && comm->batches.empty())
+    comm->state = CommunicatorState::finalized;
   const bool busy = !launched || comm->state == CommunicatorState::finalizing;
   *asyncError = busy ? ncclInProgress : comm->asynchronous_error;
   return ncclSuccess;
@@ -207,7 +219,8 @@ ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatyp
   return issue(CallKind::send, sendbuff, nullptr, count, datatype, ncclSum, peer, comm, stream, "ncclSend");
 }
 
-ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   return issue(CallKind::receive, nullptr, recvbuff, count, datatype, ncclSum, peer, comm, stream, "ncclRecv");
 }
 
@@ -218,12 +231,14 @@ ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, n
 
 ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return issue(CallKind::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream, "ncclReduceScatter");
+  return issue(CallKind::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream,
+               "ncclReduceScatter");
 }
 
-ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return issue(CallKind::all_gather, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0, comm, stream, "ncclAllGather");
+ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return issue(CallKind::all_gather, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0, comm, stream,
+               "ncclAllGather");
 }
 
 ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
@@ -231,8 +246,8 @@ ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, n
   return issue(CallKind::broadcast, sendbuff, recvbuff, count, datatype, ncclSum, root, comm, stream, "ncclBroadcast");
 }
 
-ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
-                        ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
   return issue(CallKind::reduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream, "ncclReduce");
 }
 
@@ -248,15 +263,24 @@ ncclResult_t ncclGroupEnd() {
 
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
-    case ncclSuccess: return "no error";
-    case ncclUnhandledCudaError: return "unhandled cuda error";
-    case ncclSystemError: return "unhandled system error";
-    case ncclInternalError: return "internal error";
-    case ncclInvalidArgument: return "invalid argument";
-    case ncclInvalidUsage: return "invalid usage";
-    case ncclRemoteError: return "remote process exited or there was a network error";
-    case ncclInProgress: return "NCCL operation in progress";
-    default: return "unknown result code";
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
   }
 }
 

@@ -77,8 +77,8 @@ Channel Call::incoming() const {
 }
 
 void Call::send_to(int peer, const void* data, std::size_t bytes) {
-  out_.emplace_back(communicator->world_ranks[static_cast<std::size_t>(peer)], communicator->context, outgoing(), header(),
-                    data, bytes);
+  out_.emplace_back(communicator->world_ranks[static_cast<std::size_t>(peer)], communicator->context, outgoing(),
+                    header(), data, bytes);
 }
 
 void Call::expect_from(int peer) {
@@ -95,8 +95,7 @@ void Call::check_header(const MessageIn& message) {
   const auto peer = std::find(members.begin(), members.end(), message.source()) - members.begin();
   report_both_ends("nccl-mismatch",
                    communicator->describe() + ": the calls of two ranks do not match\n  this rank: " +
-                       nccl::describe(mine) + "\n  rank " + std::to_string(peer) + ": " +
-                       nccl::describe(theirs) + "\n",
+                       nccl::describe(mine) + "\n  rank " + std::to_string(peer) + ": " + nccl::describe(theirs) + "\n",
                    message.source());
 }
 
@@ -131,7 +130,7 @@ std::string Call::waits_for() const {
     text += (text.empty() ? "rank " : ", ") +
             std::to_string(std::find(members.begin(), members.end(), message.source()) - members.begin());
   }
-  return text;
+  return text.empty() ? "its own messages to be taken" : text;
 }
 
 bool Call::in_place() const {
@@ -240,7 +239,8 @@ void Call::finish_phase() {
     const std::vector<char>& own = kind == CallKind::all_reduce ? accumulator_ : staged_;
     auto message = in_.begin();
     for (int r = 0; r < ranks(); ++r) {
-      const std::size_t offset = kind == CallKind::all_reduce ? piece(r).begin * element() : static_cast<std::size_t>(r) * own.size();
+      const std::size_t offset =
+          kind == CallKind::all_reduce ? piece(r).begin * element() : static_cast<std::size_t>(r) * own.size();
       if (r == rank()) {
         deliver(offset, own.data(), own.size());
       } else {

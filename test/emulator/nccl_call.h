@@ -78,7 +78,7 @@ class Call {
   std::vector<char> staged_;       // what was in the send buffer at the start
   std::vector<char> accumulator_;  // of reductions
   std::list<MessageOut> out_;
-  std::list<MessageIn> in_;        // in order of rank
+  std::list<MessageIn> in_;  // in order of rank
 };
 
 }  // namespace emulator::nccl

@@ -86,8 +86,9 @@ std::string check_config(const ncclConfig_t& config) {
   if (!is_unset(config.minCTAs) && !is_unset(config.maxCTAs) && config.minCTAs > config.maxCTAs) {
     return out_of_range("minCTAs", config.minCTAs, "at most maxCTAs");
   }
-  for (const auto& [field, value] : {std::pair{"splitShare", config.splitShare}, std::pair{"shrinkShare", config.shrinkShare},
-                                     std::pair{"collnetEnable", config.collnetEnable}}) {
+  for (const auto& [field, value] :
+       {std::pair{"splitShare", config.splitShare}, std::pair{"shrinkShare", config.shrinkShare},
+        std::pair{"collnetEnable", config.collnetEnable}}) {
     if (!is_unset(value) && value != 0 && value != 1) return out_of_range(field, value, "0 or 1");
   }
   return "";
@@ -101,7 +102,8 @@ ncclComm_t begin_communicator(const ncclUniqueId& id, int ranks, int rank, const
 
 ncclComm_t begin_split(ncclComm& parent, int color, int key, const ncclConfig_t* config) {
   constexpr std::uint64_t kSplit = std::uint64_t{1} << 63;  // apart from unique ids
-  Hello hello = hello_of(kSplit | static_cast<std::uint64_t>(parent.context), parent.splits++, parent.size(), parent.rank);
+  Hello hello =
+      hello_of(kSplit | static_cast<std::uint64_t>(parent.context), parent.splits++, parent.size(), parent.rank);
   hello.color = color;
   hello.order = key;
   ncclComm_t communicator = new_communicator(parent.world_ranks[0], hello, config);

@@ -40,9 +40,9 @@ struct ncclComm {
   ncclResult_t asynchronous_error = ncclSuccess;
   std::unique_ptr<emulator::nccl::Meeting> meeting;  // while creating
 
-  std::uint64_t calls = 0;   // so far
-  std::uint64_t splits = 0;  // so far
-  std::deque<std::shared_ptr<emulator::nccl::Batch>> batches;  // launched and not done, in order of issue
+  std::uint64_t calls = 0;                                       // so far
+  std::uint64_t splits = 0;                                      // so far
+  std::deque<std::shared_ptr<emulator::nccl::Batch>> batches;    // launched and not done, in order of issue
   std::vector<bool> connected_as_sender, connected_as_receiver;  // by peer
   bool connected_for_collectives = false;
 

@@ -24,7 +24,8 @@ struct Launch {
   std::vector<std::unique_ptr<Call>> calls;
   std::list<Connection> connections;
   bool concerns(const ncclComm* communicator) const {
-    return std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call->communicator == communicator; });
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](const auto& call) { return call->communicator == communicator; });
   }
 };
 std::list<Launch> launches;
@@ -45,7 +46,8 @@ bool advance(const std::shared_ptr<Batch>& batch, std::size_t stream) {
   if (batch->done) return true;
   batch->reached[stream] = true;
   auto& queue = batch->communicator->batches;
-  const bool reached_by_all = std::all_of(batch->reached.begin(), batch->reached.end(), [](bool reached) { return reached; });
+  const bool reached_by_all =
+      std::all_of(batch->reached.begin(), batch->reached.end(), [](bool reached) { return reached; });
   if (queue.front() == batch && reached_by_all) {
     for (std::size_t i = 0; i < batch->calls.size(); ++i) {
       Call& call = *batch->calls[i];
@@ -129,11 +131,12 @@ ncclResult_t launch_calls(std::vector<std::unique_ptr<Call>> calls) {
   advance_launches();
   if (launches.empty()) return ncclSuccess;
   if (!blocking) return ncclInProgress;
-  const HostWait wait(what);
-  drive_until([] {
-    advance_launches();
-    return launches.empty();
-  }, what);
+  drive_until(
+      [] {
+        advance_launches();
+        return launches.empty();
+      },
+      what);
   return ncclSuccess;
 }
 
@@ -147,7 +150,6 @@ ncclResult_t finish_creations(std::vector<ncclComm_t*> handles) {
     return all;
   };
   const std::string what = "the creation of communicators";
-  const HostWait wait(what);
   drive_until(all_advanced, what);
   note_progress();
   ncclResult_t result = ncclSuccess;
@@ -208,7 +210,8 @@ ncclResult_t add_creation(ncclComm_t* handle) {
 
 bool advance_launches(const ncclComm* communicator) {
   advance_launches();
-  return std::none_of(launches.begin(), launches.end(), [&](const Launch& launch) { return launch.concerns(communicator); });
+  return std::none_of(launches.begin(), launches.end(),
+                      [&](const Launch& launch) { return launch.concerns(communicator); });
 }
 
 void abandon_batches(ncclComm& communicator) {

@@ -1,7 +1,7 @@
 // Groups and launches. Calls between ncclGroupStart and ncclGroupEnd (a call alone is a group of one) are launched
 // together: per communicator one batch, in the order of first calls. A batch starts when everything before it on every
-// stream it uses is done and the communicator's earlier batches are; its calls progress together, and all its streams go
-// on when all its calls are done. (NCCL fuses them into one kernel.)
+// stream it uses is done and the communicator's earlier batches are; its calls progress together, and all its streams
+// go on when all its calls are done. (NCCL fuses them into one kernel.)
 //
 // Before the first use of a pair of ranks (and before a communicator's first collective) NCCL connects them, and blocks
 // the host of the one until the other comes to the same point: ncclGroupEnd returns late, and hosts that first use
@@ -31,8 +31,8 @@ ncclResult_t group_end();
 bool in_group();
 // A checked call: launched now, or at the end of the group.
 ncclResult_t add_call(std::unique_ptr<Call> call);
-// A communicator whose creation has begun: finished now (or at the end of the group), or left in progress where it is not
-// blocking.
+// A communicator whose creation has begun: finished now (or at the end of the group), or left in progress where it is
+// not blocking.
 ncclResult_t add_creation(ncclComm_t* handle);
 
 // Moves what a non-blocking communicator still has to do before its calls are launched. True when nothing is left.

@@ -61,8 +61,8 @@ std::string rank_list(const std::vector<Hello>& hellos) {
 std::string check(const std::vector<Hello>& hellos) {
   for (const Hello& hello : hellos) {
     if (hello.expected != hellos.front().expected) {
-      return "rank " + std::to_string(hello.rank) + " says there are " + std::to_string(hello.expected) + " ranks, rank " +
-             std::to_string(hellos.front().rank) + " says " + std::to_string(hellos.front().expected);
+      return "rank " + std::to_string(hello.rank) + " says there are " + std::to_string(hello.expected) +
+             " ranks, rank " + std::to_string(hellos.front().rank) + " says " + std::to_string(hellos.front().expected);
     }
   }
   for (std::size_t i = 0; i < hellos.size(); ++i) {

@@ -1,5 +1,7 @@
 #include "nccl_message.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -30,10 +32,22 @@ bool all_done(std::vector<MPI_Request>& requests) {
   return flag != 0;
 }
 
-// Buffers of abandoned messages: MPI may still look at them.
-std::list<std::vector<char>>& abandoned_buffers() {
-  static std::list<std::vector<char>> buffers;
-  return buffers;
+// Messages of aborted communicators: MPI still holds their buffers.
+std::list<std::vector<char>> abandoned_buffers;
+std::vector<MPI_Request> abandoned_sends;
+
+// Takes a message that nobody waits for off MPI's hands. False if there is none.
+bool discard_one() {
+  int found = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  PMPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, duplicate, &found, &message, &status);
+  if (found == 0) return false;
+  int size = 0;
+  PMPI_Get_count(&status, MPI_BYTE, &size);
+  std::vector<char> bytes(static_cast<std::size_t>(size));
+  PMPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  return true;
 }
 
 }  // namespace
@@ -49,17 +63,18 @@ void open_private_world() {
   PMPI_Comm_size(duplicate, &ranks);
 }
 
-// What aborted communicators left behind is taken off MPI's hands first.
+// What aborted communicators left behind is discarded first: until every rank's abandoned messages are gone.
 void close_private_world() {
-  for (int found = 1; found != 0;) {
-    MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    PMPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, duplicate, &found, &message, &status);
-    if (found == 0) break;
-    int size = 0;
-    PMPI_Get_count(&status, MPI_BYTE, &size);
-    std::vector<char> bytes(static_cast<std::size_t>(size));
-    PMPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  bool posted = false;
+  for (int finished = 0; finished == 0;) {
+    if (discard_one()) continue;
+    if (!posted && all_done(abandoned_sends)) {
+      PMPI_Ibarrier(duplicate, &everyone);
+      posted = true;
+    }
+    if (posted) PMPI_Test(&everyone, &finished, MPI_STATUS_IGNORE);
+    sched_yield();
   }
   PMPI_Comm_free(&duplicate);
 }
@@ -80,10 +95,8 @@ MessageOut::MessageOut(int destination, int context, Channel channel, const Head
 bool MessageOut::done() { return all_done(requests_); }
 
 void MessageOut::abandon() {
-  for (MPI_Request& request : requests_) {
-    if (request != MPI_REQUEST_NULL) PMPI_Request_free(&request);
-  }
-  abandoned_buffers().push_back(std::move(bytes_));
+  abandoned_sends.insert(abandoned_sends.end(), requests_.begin(), requests_.end());
+  abandoned_buffers.push_back(std::move(bytes_));
 }
 
 MessageIn::MessageIn(int source, int context, Channel channel) : source_(source), tag_(tag_of(context, channel)) {}
@@ -115,9 +128,11 @@ bool MessageIn::done() {
 
 void MessageIn::abandon() {
   for (MPI_Request& request : requests_) {
-    if (request != MPI_REQUEST_NULL) PMPI_Cancel(&request), PMPI_Request_free(&request);
+    if (request == MPI_REQUEST_NULL) continue;
+    PMPI_Cancel(&request);
+    PMPI_Request_free(&request);
   }
-  abandoned_buffers().push_back(std::move(bytes_));
+  abandoned_buffers.push_back(std::move(bytes_));
 }
 
 }  // namespace emulator::nccl

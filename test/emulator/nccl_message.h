@@ -1,8 +1,8 @@
-// Messages of the emulated NCCL: staged in host memory (MPI must not touch device memory, which is closed while host code
-// runs), each with a header in front that says which operation it belongs to, so that both ends can compare.
+// Messages of the emulated NCCL: staged in host memory (MPI must not touch device memory, which is closed while host
+// code runs), each with a header in front that says which operation it belongs to, so that both ends can compare.
 //
-// Ranks here are ranks of MPI_COMM_WORLD; everything travels on a private duplicate of it. A communicator owns a context
-// number that no other communicator of any of its ranks has; context and channel make the MPI tag.
+// Ranks here are ranks of MPI_COMM_WORLD; everything travels on a private duplicate of it. A communicator owns a
+// context number that no other communicator of any of its ranks has; context and channel make the MPI tag.
 #pragma once
 
 #include <mpi.h>
@@ -46,7 +46,8 @@ void close_private_world();
 // A message on its way out: done when the receiver has matched it (MPI_Issend).
 class MessageOut {
  public:
-  MessageOut(int destination, int context, Channel channel, const Header& header, const void* payload, std::size_t bytes);
+  MessageOut(int destination, int context, Channel channel, const Header& header, const void* payload,
+             std::size_t bytes);
   MessageOut(MessageOut&&) = default;
   MessageOut& operator=(MessageOut&&) = default;
   bool done();

@@ -1,7 +1,7 @@
-// MPI, interposed by its profiling interface: a rank whose host waits in MPI keeps its emulated device running, as a GPU
-// would, naps instead of spinning, and is seen by the deadlock watch. Blocking calls become their non-blocking twins and
-// a wait; calls that ask give the device one turn. What has no non-blocking twin (creation of communicators) first waits,
-// in the same way, until all its ranks are there.
+// MPI, interposed by its profiling interface: a rank whose host waits in MPI keeps its emulated device running, as a
+// GPU would, naps instead of spinning, and is seen by the deadlock watch. Blocking calls become their non-blocking
+// twins and a wait; calls that ask give the device one turn. What has no non-blocking twin (creation of communicators)
+// first waits, in the same way, until all its ranks are there.
 #include <mpi.h>
 
 #include <algorithm>
@@ -20,7 +20,6 @@ namespace {
 // Asks until `done`; only between MPI_Init and MPI_Finalize.
 template <typename Done>
 void wait_in_mpi(const char* call, Done&& done) {
-  const HostWait wait(call);
   drive_until(
       [&] {
         serve_meetings();
@@ -98,7 +97,8 @@ int MPI_Finalize() {
   return PMPI_Finalize();
 }
 
-// ---- point to point ----------------------------------------------------------------------------------------------------
+// ---- point to point
+// ----------------------------------------------------------------------------------------------------
 int MPI_Send(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   return post_and_wait("MPI_Send", [&](MPI_Request* r) { return PMPI_Isend(buf, count, type, dest, tag, comm, r); });
 }
@@ -139,7 +139,8 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* mess
   return asked(PMPI_Improbe(source, tag, comm, flag, message, status), flag);
 }
 
-// ---- completion --------------------------------------------------------------------------------------------------------
+// ---- completion
+// --------------------------------------------------------------------------------------------------------
 int MPI_Wait(MPI_Request* request, MPI_Status* status) { return wait_for("MPI_Wait", request, status); }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
@@ -171,7 +172,9 @@ int MPI_Waitsome(int incount, MPI_Request requests[], int* outcount, int indices
   return result;
 }
 
-int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) { return asked(PMPI_Test(request, flag, status), flag); }
+int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  return asked(PMPI_Test(request, flag, status), flag);
+}
 
 int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   return asked(PMPI_Testall(count, requests, flag, statuses), flag);
@@ -185,7 +188,8 @@ int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices
   return asked(PMPI_Testsome(incount, requests, outcount, indices, statuses), outcount);
 }
 
-// ---- collectives -------------------------------------------------------------------------------------------------------
+// ---- collectives
+// -------------------------------------------------------------------------------------------------------
 int MPI_Barrier(MPI_Comm comm) { return gather_at("MPI_Barrier", comm); }
 
 int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {

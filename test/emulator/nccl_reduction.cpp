@@ -43,10 +43,14 @@ T combined(T x, T y, ncclRedOp_t operation) {
   const auto a = widened(x), b = widened(y);
   using Wide = std::remove_const_t<decltype(a)>;
   switch (operation) {
-    case ncclProd: return narrowed<T>(static_cast<Wide>(a * b));
-    case ncclMax: return narrowed<T>(std::max(a, b));
-    case ncclMin: return narrowed<T>(std::min(a, b));
-    default: return narrowed<T>(static_cast<Wide>(a + b));
+    case ncclProd:
+      return narrowed<T>(static_cast<Wide>(a * b));
+    case ncclMax:
+      return narrowed<T>(std::max(a, b));
+    case ncclMin:
+      return narrowed<T>(std::min(a, b));
+    default:
+      return narrowed<T>(static_cast<Wide>(a + b));
   }
 }
 
@@ -67,17 +71,28 @@ void for_each_pair(void* accumulator, const void* contribution, std::size_t n, a
 template <typename Body>
 void with_type(ncclDataType_t type, Body&& body) {
   switch (type) {
-    case ncclInt8: return body.template operator()<std::int8_t>();
-    case ncclUint8: return body.template operator()<std::uint8_t>();
-    case ncclInt32: return body.template operator()<std::int32_t>();
-    case ncclUint32: return body.template operator()<std::uint32_t>();
-    case ncclInt64: return body.template operator()<std::int64_t>();
-    case ncclUint64: return body.template operator()<std::uint64_t>();
-    case ncclFloat16: return body.template operator()<__half>();
-    case ncclFloat32: return body.template operator()<float>();
-    case ncclFloat64: return body.template operator()<double>();
-    case ncclBfloat16: return body.template operator()<__nv_bfloat16>();
-    default: return;
+    case ncclInt8:
+      return body.template operator()<std::int8_t>();
+    case ncclUint8:
+      return body.template operator()<std::uint8_t>();
+    case ncclInt32:
+      return body.template operator()<std::int32_t>();
+    case ncclUint32:
+      return body.template operator()<std::uint32_t>();
+    case ncclInt64:
+      return body.template operator()<std::int64_t>();
+    case ncclUint64:
+      return body.template operator()<std::uint64_t>();
+    case ncclFloat16:
+      return body.template operator()<__half>();
+    case ncclFloat32:
+      return body.template operator()<float>();
+    case ncclFloat64:
+      return body.template operator()<double>();
+    case ncclBfloat16:
+      return body.template operator()<__nv_bfloat16>();
+    default:
+      return;
   }
 }
 
@@ -88,21 +103,26 @@ std::size_t nccl_element_bytes(ncclDataType_t type) {
     case ncclInt8:
     case ncclUint8:
     case ncclFloat8e4m3:
-    case ncclFloat8e5m2: return 1;
+    case ncclFloat8e5m2:
+      return 1;
     case ncclFloat16:
-    case ncclBfloat16: return 2;
+    case ncclBfloat16:
+      return 2;
     case ncclInt32:
     case ncclUint32:
-    case ncclFloat32: return 4;
+    case ncclFloat32:
+      return 4;
     case ncclInt64:
     case ncclUint64:
-    case ncclFloat64: return 8;
-    default: return 0;
+    case ncclFloat64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
 std::string nccl_type_name(ncclDataType_t type) {
-  constexpr const char* kNames[] = {"int8",    "uint8",   "int32",    "uint32",     "int64",     "uint64",
+  constexpr const char* kNames[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
                                     "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
   return nccl_element_bytes(type) == 0 ? "ncclDataType_t " + std::to_string(static_cast<int>(type)) : kNames[type];
 }
@@ -117,8 +137,8 @@ bool is_reducible(ncclDataType_t type) {
   return nccl_element_bytes(type) != 0 && type != ncclFloat8e4m3 && type != ncclFloat8e5m2;
 }
 
-void start_reduction(void* accumulator, const void* contribution, std::size_t n, ncclDataType_t type, ncclRedOp_t operation,
-                     int ranks) {
+void start_reduction(void* accumulator, const void* contribution, std::size_t n, ncclDataType_t type,
+                     ncclRedOp_t operation, int ranks) {
   with_type(type, [&]<typename T>() {
     for_each_pair<T>(accumulator, contribution, n, [&](T, T y) {
       if constexpr (kIsFloat<T>) {
@@ -129,7 +149,8 @@ void start_reduction(void* accumulator, const void* contribution, std::size_t n,
   });
 }
 
-void reduce(void* accumulator, const void* contribution, std::size_t n, ncclDataType_t type, ncclRedOp_t operation, int ranks) {
+void reduce(void* accumulator, const void* contribution, std::size_t n, ncclDataType_t type, ncclRedOp_t operation,
+            int ranks) {
   with_type(type, [&]<typename T>() {
     for_each_pair<T>(accumulator, contribution, n, [&](T x, T y) {
       if constexpr (kIsFloat<T>) {

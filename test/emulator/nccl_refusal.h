@@ -7,8 +7,8 @@
 
 namespace emulator::nccl {
 
-// Says on stderr what was asked and what would be right, remembers it (ncclGetLastError), lets the group under way fail,
-// and gives back `result`.
+// Says on stderr what was asked and what would be right, remembers it (ncclGetLastError), lets the group under way
+// fail, and gives back `result`.
 ncclResult_t refuse(ncclResult_t result, const std::string& call, const std::string& rule);
 const std::string& last_nccl_refusal();
 

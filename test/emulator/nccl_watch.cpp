@@ -4,11 +4,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <utility>
 
 #include "nccl_message.h"
 #include "report.h"
@@ -20,15 +20,18 @@ namespace {
 
 using Nanoseconds = std::int64_t;
 constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr Nanoseconds kAskedLately = kSecond;
+// Asked within this part of the limit (and within a second): is still asking.
+constexpr double kAskedLately = 0.5;
 constexpr Nanoseconds kReportTime = 5 * kSecond;
 constexpr double kDefaultSeconds = 5;
+constexpr double kPollingFactor = 4;
 // The runtime's own watchdog knows nothing of other ranks: with several, it only serves where ours cannot see.
 constexpr double kRuntimeWatchdogFactor = 15;
 
 struct Entry {
   std::atomic<Nanoseconds> asked{0};
   std::atomic<Nanoseconds> moved{0};
+  std::atomic<int> polls{0};  // instead of waiting
   std::atomic<int> reported{0};
 };
 
@@ -36,7 +39,6 @@ MPI_Win window = MPI_WIN_NULL;
 Entry* board = nullptr;  // one entry per world rank; null where the ranks are not all on this host
 double limit_seconds = kDefaultSeconds;
 std::uint64_t operations_seen = 0;
-std::string host_waits_in;
 std::string (*stuck_report)() = nullptr;
 
 Nanoseconds now() {
@@ -47,7 +49,9 @@ Nanoseconds now() {
 
 bool is_stuck(const Entry& entry, Nanoseconds time) {
   if (entry.reported != 0) return true;
-  return time - entry.asked < kAskedLately && time - entry.moved > static_cast<Nanoseconds>(limit_seconds * 1e9);
+  const double limit = limit_seconds * (entry.polls != 0 ? kPollingFactor : 1);
+  const auto lately = std::min(kSecond, static_cast<Nanoseconds>(kAskedLately * limit_seconds * 1e9));
+  return time - entry.asked < lately && time - entry.moved > static_cast<Nanoseconds>(limit * 1e9);
 }
 
 bool everyone_is_stuck(Nanoseconds time) {
@@ -61,7 +65,7 @@ bool everyone_is_stuck(Nanoseconds time) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f", limit_seconds);
   std::string text = "every rank waits and nothing has moved for " + std::string(seconds) + " s; this rank has\n";
-  if (!host_waits_in.empty()) text += "  host: in " + host_waits_in + "\n";
+  if (!host_waits_in().empty()) text += "  host: in " + std::string(host_waits_in()) + "\n";
   text += describe_streams();
   if (stuck_report != nullptr) text += stuck_report();
   report_both_ends("nccl-deadlock", text, -1);
@@ -106,6 +110,7 @@ void note_idle() {
   Entry& mine = board[world_rank()];
   const Nanoseconds time = now();
   mine.asked = time;
+  mine.polls = host_waits_in().empty() ? 1 : 0;
   if (operations_finished() != operations_seen) {
     operations_seen = operations_finished();
     mine.moved = time;
@@ -115,13 +120,10 @@ void note_idle() {
 
 void set_stuck_report(std::string (*report)()) { stuck_report = report; }
 
-HostWait::HostWait(std::string what) : outer_(std::exchange(host_waits_in, std::move(what))) {}
-HostWait::~HostWait() { host_waits_in = std::move(outer_); }
-
 void report_both_ends(const std::string& name, const std::string& text, int peer) {
   std::fflush(stdout);
-  const std::string line =
-      "emulator: error [" + name + "] rank " + std::to_string(world_rank()) + ": " + text + "  repeat  " + repeat_with() + "\n";
+  const std::string line = "emulator: error [" + name + "] rank " + std::to_string(world_rank()) + ": " + text +
+                           "  repeat  " + repeat_with() + "\n";
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::_Exit(kExitStatus);
   if (board != nullptr) {
     board[world_rank()].reported = 1;

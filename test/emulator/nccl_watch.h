@@ -1,7 +1,9 @@
-// Notices that a job is deadlocked, and nothing else: slow ranks are not stuck ranks. The ranks of a host keep a board in
-// shared memory, where each says when it last asked whether something arrived and when something last moved. Only when
-// every rank has asked within the last second and none has moved for EMULATOR_NCCL_WATCHDOG seconds (default 5) is it a
-// deadlock: then every rank reports what it is stuck in, and the job ends. A rank that computes or sleeps is not asking.
+// Notices that a job is deadlocked, and nothing else: slow ranks are not stuck ranks. The ranks of a host keep a board
+// in shared memory, where each says when it last asked whether something arrived and when something last moved. Only
+// when every rank has asked within the last second and none has moved for EMULATOR_NCCL_WATCHDOG seconds (default 5;
+// four times as long for a rank that only polls, since it may be working in between) is it a deadlock: then every rank
+// reports what it is stuck in, and the job ends. A rank that computes or sleeps is not asking. Ranks on several hosts
+// are not watched.
 #pragma once
 
 #include <string>
@@ -18,18 +20,6 @@ void note_idle();
 
 // What else to print for a stuck rank, beside its streams: set by the communicators.
 void set_stuck_report(std::string (*report)());
-// What the host waits in, for that report; empty: it does not.
-class HostWait {
- public:
-  explicit HostWait(std::string what);
-  ~HostWait();
-  HostWait(const HostWait&) = delete;
-  HostWait& operator=(const HostWait&) = delete;
-
- private:
-  std::string outer_;
-};
-
 // Prints `text`, gives `peer` (a world rank, or -1: every rank) up to 5 s to print its own side, and ends the process
 // with kExitStatus.
 [[noreturn]] void report_both_ends(const std::string& name, const std::string& text, int peer);

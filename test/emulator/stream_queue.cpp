@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "block.h"
 #include "memory.h"
@@ -28,7 +29,9 @@ std::vector<std::unique_ptr<CUstream_st>>& streams() {
 }
 
 std::uint64_t issued = 0;
-bool stepping = false;  // an operation is being polled
+std::uint64_t finished_operations = 0;
+bool stepping = false;        // an operation is being polled
+std::string_view host_waits;  // in what drive_until waits
 StreamClock known_to_host;
 Random stream_random;
 
@@ -63,6 +66,7 @@ bool poll_head(Stream& stream) {
   }
   stepping = false;
   if (!finished) return false;
+  ++finished_operations;
   stream.operations.pop_front();
   if (stream.destroyed && stream.operations.empty()) streams()[stream.number].reset();
   return true;
@@ -131,7 +135,22 @@ void nap(int rounds) {
   nanosleep(&length, nullptr);
 }
 
+// While drive_until runs.
+class HostWait {
+ public:
+  explicit HostWait(std::string_view what) : outer_(std::exchange(host_waits, what)) {}
+  ~HostWait() { host_waits = outer_; }
+  HostWait(const HostWait&) = delete;
+  HostWait& operator=(const HostWait&) = delete;
+
+ private:
+  std::string_view outer_;
+};
+
 }  // namespace
+
+std::uint64_t operations_finished() { return finished_operations; }
+std::string_view host_waits_in() { return host_waits; }
 
 bool drive() {
   if (stepping || current_thread != nullptr) return false;
@@ -142,6 +161,7 @@ bool drive() {
 
 void drive_until(const std::function<bool()>& done, std::string_view what) {
   require_host(what);
+  const HostWait waiting(what);
   Clock::time_point last_move = Clock::now();
   for (int rounds = 0; !done();) {
     if (step()) {

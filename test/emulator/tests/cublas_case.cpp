@@ -17,7 +17,8 @@ cublasLtMatrixLayout_t layout(cudaDataType type, const Stored& matrix, std::int6
   const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, auto value) {
     EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(descriptor, attribute, &value, sizeof(value)), CUBLAS_STATUS_SUCCESS);
   };
-  set(CUBLASLT_MATRIX_LAYOUT_ORDER, static_cast<std::int32_t>(matrix.column_major ? CUBLASLT_ORDER_COL : CUBLASLT_ORDER_ROW));
+  set(CUBLASLT_MATRIX_LAYOUT_ORDER,
+      static_cast<std::int32_t>(matrix.column_major ? CUBLASLT_ORDER_COL : CUBLASLT_ORDER_ROW));
   set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
   set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.stride);
   return descriptor;
@@ -97,24 +98,27 @@ Product::~Product() {
 
 cublasStatus_t Product::heuristic() {
   int found = 0;
-  return cublasLtMatmulAlgoGetHeuristic(handle, operation, layout_a, layout_b, layout_c, layout_d, preference, 1, &result,
-                                        &found);
+  return cublasLtMatmulAlgoGetHeuristic(handle, operation, layout_a, layout_b, layout_c, layout_d, preference, 1,
+                                        &result, &found);
 }
 
 cublasStatus_t Product::run(cudaStream_t stream) {
   const float alpha = test.alpha, beta = test.beta;
-  return cublasLtMatmul(handle, operation, &alpha, a_pointer, layout_a, device_b.data(), layout_b, &beta, device_c.data(),
-                        layout_c, d_pointer, layout_d, &result.algo, workspace_pointer, workspace_bytes, stream);
+  return cublasLtMatmul(handle, operation, &alpha, a_pointer, layout_a, device_b.data(), layout_b, &beta,
+                        device_c.data(), layout_c, d_pointer, layout_d, &result.algo, workspace_pointer,
+                        workspace_bytes, stream);
 }
 
 double Product::a_at(std::int64_t batch, std::int64_t i, std::int64_t l) const {
-  return seen_by_multiplier(a_values[static_cast<std::size_t>(test.op_a == CUBLAS_OP_N ? a.at(batch, i, l) : a.at(batch, l, i))],
-                            test.compute);
+  return seen_by_multiplier(
+      a_values[static_cast<std::size_t>(test.op_a == CUBLAS_OP_N ? a.at(batch, i, l) : a.at(batch, l, i))],
+      test.compute);
 }
 
 double Product::b_at(std::int64_t batch, std::int64_t l, std::int64_t j) const {
-  return seen_by_multiplier(b_values[static_cast<std::size_t>(test.op_b == CUBLAS_OP_N ? b.at(batch, l, j) : b.at(batch, j, l))],
-                            test.compute);
+  return seen_by_multiplier(
+      b_values[static_cast<std::size_t>(test.op_b == CUBLAS_OP_N ? b.at(batch, l, j) : b.at(batch, j, l))],
+      test.compute);
 }
 
 Product::Reference Product::result_before_epilogue(std::int64_t batch, std::int64_t i, std::int64_t j) const {
@@ -124,7 +128,8 @@ Product::Reference Product::result_before_epilogue(std::int64_t batch, std::int6
     r.value += term;
     r.scale += std::abs(term);
   }
-  const double from_c = static_cast<double>(test.beta) * static_cast<double>(c_values[static_cast<std::size_t>(c.at(batch, i, j))]);
+  const double from_c =
+      static_cast<double>(test.beta) * static_cast<double>(c_values[static_cast<std::size_t>(c.at(batch, i, j))]);
   return {r.value + from_c, r.scale + std::abs(from_c)};
 }
 
@@ -153,7 +158,8 @@ void Product::check() const {
     for (std::int64_t j = 0; j < test.n; ++j) {
       for (std::int64_t i = 0; i < test.m; ++i) {
         Reference r = result_before_epilogue(batch, i, j);
-        if (adds_bias(test.epilogue)) r.value += static_cast<double>(bias_values[static_cast<std::size_t>(batch * bias_stride + i)]);
+        if (adds_bias(test.epilogue))
+          r.value += static_cast<double>(bias_values[static_cast<std::size_t>(batch * bias_stride + i)]);
         const auto at_auxiliary = static_cast<std::size_t>(auxiliary.at(batch, i, j));
         if (test.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || test.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
           expect_close(auxiliary_found[at_auxiliary], r.value, r.scale, test.output, name_of(test) + " auxiliary");
@@ -174,7 +180,8 @@ void Product::check() const {
     if (test.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) {
       for (std::int64_t i = 0; i < test.m; ++i) {
         const auto at = static_cast<std::size_t>(batch * bias_stride + i);
-        expect_close(bias_found[at], row_sums[at], static_cast<double>(test.n * test.k), test.output, name_of(test) + " bias gradient");
+        expect_close(bias_found[at], row_sums[at], static_cast<double>(test.n * test.k), test.output,
+                     name_of(test) + " bias gradient");
       }
     }
   }

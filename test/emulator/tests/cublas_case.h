@@ -27,8 +27,8 @@ struct ProductCase {
 };
 
 inline std::string name_of(const ProductCase& c) {
-  return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " " + type_name(c.inputs) + "->" +
-         type_name(c.output) + " " + operation_name(c.op_a) + operation_name(c.op_b) + " orders " +
+  return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " " + type_name(c.inputs) +
+         "->" + type_name(c.output) + " " + operation_name(c.op_a) + operation_name(c.op_b) + " orders " +
          std::to_string(c.order_a) + std::to_string(c.order_b) + std::to_string(c.order_d) + " " +
          epilogue_name(c.epilogue) + " batch " + std::to_string(c.batch) + " alpha " + std::to_string(c.alpha) +
          " beta " + std::to_string(c.beta) + (c.in_place ? " in place" : "");

@@ -16,8 +16,8 @@ class Cublas : public testing::Test {
   void TearDown() override { ASSERT_EQ(cublasDestroy(handle), CUBLAS_STATUS_SUCCESS); }
 
   // C(m, n) of one batch of column-major A(m, k) and B(k, n), both plain.
-  static void check(const std::vector<float>& c, const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k,
-                    float alpha, float beta, const std::vector<float>& c_before, cudaDataType type,
+  static void check(const std::vector<float>& c, const std::vector<float>& a, const std::vector<float>& b, int m, int n,
+                    int k, float alpha, float beta, const std::vector<float>& c_before, cudaDataType type,
                     cublasComputeType_t compute = CUBLAS_COMPUTE_32F) {
     for (int j = 0; j < n; ++j) {
       for (int i = 0; i < m; ++i) {
@@ -27,7 +27,9 @@ class Cublas : public testing::Test {
                  seen_by_multiplier(b[static_cast<std::size_t>(j * k + l)], compute);
         }
         const auto at = static_cast<std::size_t>(j * m + i);
-        expect_close(c[at], static_cast<double>(alpha) * sum + static_cast<double>(beta) * static_cast<double>(c_before[at]), k, type, "C");
+        expect_close(c[at],
+                     static_cast<double>(alpha) * sum + static_cast<double>(beta) * static_cast<double>(c_before[at]),
+                     k, type, "C");
       }
     }
   }
@@ -62,9 +64,10 @@ TEST_F(Cublas, GemmExOnBf16WithScalarsOnTheDevice) {
   DeviceArray da(CUDA_R_16BF, a), db(CUDA_R_16BF, b), dc(CUDA_R_32F, c), scalars(CUDA_R_32F, {2.0F, 1.0F});
   ASSERT_EQ(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE), CUBLAS_STATUS_SUCCESS);
   const auto* alpha = static_cast<const float*>(scalars.data());
-  ASSERT_EQ(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, kM, kN, kK, alpha, da.data(), CUDA_R_16BF, kM, db.data(), CUDA_R_16BF,
-                         kK, alpha + 1, dc.data(), CUDA_R_32F, kM, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-            CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(
+      cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, kM, kN, kK, alpha, da.data(), CUDA_R_16BF, kM, db.data(),
+                   CUDA_R_16BF, kK, alpha + 1, dc.data(), CUDA_R_32F, kM, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+      CUBLAS_STATUS_SUCCESS);
   check(dc.read(), a, b, kM, kN, kK, 2, 1, c, CUDA_R_32F);
 }
 
@@ -74,9 +77,9 @@ TEST_F(Cublas, StridedBatchSharesAnOperand) {
   const std::vector<float> c(kM * kN * kBatch, NAN);  // beta 0: C is not read
   DeviceArray da(CUDA_R_16BF, a), db(CUDA_R_16BF, b), dc(CUDA_R_16BF, c);
   const float alpha = 1, beta = 0;
-  ASSERT_EQ(cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, kM, kN, kK, &alpha, da.data(), CUDA_R_16BF, kM, kM * kK,
-                                       db.data(), CUDA_R_16BF, kK, 0, &beta, dc.data(), CUDA_R_16BF, kM, kM * kN, kBatch,
-                                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+  ASSERT_EQ(cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, kM, kN, kK, &alpha, da.data(), CUDA_R_16BF, kM,
+                                       kM * kK, db.data(), CUDA_R_16BF, kK, 0, &beta, dc.data(), CUDA_R_16BF, kM,
+                                       kM * kN, kBatch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
             CUBLAS_STATUS_SUCCESS);
   const auto found = dc.read();
   for (int batch = 0; batch < kBatch; ++batch) {

@@ -31,7 +31,8 @@ ncclComm_t make_communicator(const std::vector<int>& members) {
   ncclUniqueId id{};
   if (members[0] == rank()) {
     NCCL(ncclGetUniqueId(&id));
-    for (std::size_t i = 1; i < members.size(); ++i) MPI(MPI_Send(&id, sizeof id, MPI_BYTE, members[i], kTag, MPI_COMM_WORLD));
+    for (std::size_t i = 1; i < members.size(); ++i)
+      MPI(MPI_Send(&id, sizeof id, MPI_BYTE, members[i], kTag, MPI_COMM_WORLD));
   } else {
     MPI(MPI_Recv(&id, sizeof id, MPI_BYTE, members[0], kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   }
@@ -66,8 +67,8 @@ int main(int argc, char** argv) {
   CUDA(cudaSetDevice(std::getenv("ONE_GPU_FOR_ALL") != nullptr ? 0 : rank()));
   for (int i = 1; i < argc; ++i) {
     bool found = false;
-    for (const auto& cases : {transfer_cases(), communicator_cases(), faulty_cases()}) {
-      const bool succeeds = cases.data() != faulty_cases().data();
+    for (const auto& cases : {transfer_cases(), communicator_cases(), separate_cases()}) {
+      const bool succeeds = cases.data() != separate_cases().data();
       for (const Case& one : cases) {
         if (std::strcmp(argv[i], one.name) != 0 && !(succeeds && std::strcmp(argv[i], "all") == 0)) continue;
         found = true;

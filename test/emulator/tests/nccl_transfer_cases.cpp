@@ -13,10 +13,14 @@ constexpr std::size_t kCounts[] = {0, 1, 7, 1000};
 
 float combine(float a, float b, ncclRedOp_t operation) {
   switch (operation) {
-    case ncclMax: return std::max(a, b);
-    case ncclMin: return std::min(a, b);
-    case ncclProd: return a * b;
-    default: return a + b;
+    case ncclMax:
+      return std::max(a, b);
+    case ncclMin:
+      return std::min(a, b);
+    case ncclProd:
+      return a * b;
+    default:
+      return a + b;
   }
 }
 
@@ -91,7 +95,8 @@ void reduce_scatter_and_all_gather() {
     Device<float> in(contribution(rank(), count * n)), out(count), gathered(count * n);
     NCCL(ncclReduceScatter(in.data(), out.data(), count, ncclFloat32, ncclSum, world, stream));
     NCCL(ncclAllGather(out.data(), gathered.data(), count, ncclFloat32, world, stream));
-    NCCL(ncclReduceScatter(in.data(), in.data() + mine * count, count, ncclFloat32, ncclSum, world, stream));  // in place
+    NCCL(ncclReduceScatter(in.data(), in.data() + mine * count, count, ncclFloat32, ncclSum, world,
+                           stream));  // in place
     NCCL(ncclAllGather(in.data() + mine * count, in.data(), count, ncclFloat32, world, stream));
     CUDA(cudaStreamSynchronize(stream));
     REQUIRE(out.read() == part);
@@ -222,7 +227,8 @@ void crossed_channels() {
         received.push_back(nullptr);
         CUDA(cudaMallocHost(reinterpret_cast<void**>(&received.back()), kN * sizeof(float)));
         expected.push_back(1 + message);
-        CUDA(cudaMemcpyAsync(received.back(), end.buffer->data(), kN * sizeof(float), cudaMemcpyDeviceToHost, end.stream));
+        CUDA(cudaMemcpyAsync(received.back(), end.buffer->data(), kN * sizeof(float), cudaMemcpyDeviceToHost,
+                             end.stream));
       }
     }
   }

@@ -1,5 +1,5 @@
-// For the cases that run under mpirun: this rank, its device, communicators of all ranks, device memory, and checks that
-// end the job.
+// For the cases that run under mpirun: this rank, its device, communicators of all ranks, device memory, and checks
+// that end the job.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,12 +16,12 @@
 
 namespace emulator::nccl {
 
-#define REQUIRE(condition)                                                                             \
-  do {                                                                                                 \
-    if (!(condition)) {                                                                                \
+#define REQUIRE(condition)                                                                            \
+  do {                                                                                                \
+    if (!(condition)) {                                                                               \
       std::fprintf(stderr, "rank %d: %s:%d: not true: %s\n", rank(), __FILE__, __LINE__, #condition); \
-      MPI_Abort(MPI_COMM_WORLD, 1);                                                                    \
-    }                                                                                                  \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                                   \
+    }                                                                                                 \
   } while (false)
 #define CUDA(call) REQUIRE((call) == cudaSuccess)
 #define NCCL(call) REQUIRE((call) == ncclSuccess)
@@ -39,7 +39,9 @@ cudaStream_t make_stream();
 template <typename T>
 class Device {
  public:
-  explicit Device(std::size_t n) : n_(n) { CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), n == 0 ? 1 : n * sizeof(T))); }
+  explicit Device(std::size_t n) : n_(n) {
+    CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), n == 0 ? 1 : n * sizeof(T)));
+  }
   explicit Device(const std::vector<T>& values) : Device(values.size()) {
     if (n_ != 0) CUDA(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice));
   }
@@ -67,6 +69,6 @@ struct Case {
 };
 std::span<const Case> transfer_cases();
 std::span<const Case> communicator_cases();
-std::span<const Case> faulty_cases();  // end the job with a report, all but those whose name begins with "refused"
+std::span<const Case> separate_cases();  // most of them faulty: they end the job with a report
 
 }  // namespace emulator::nccl
