@@ -2,9 +2,9 @@
 // backward in turn, then the remaining backwards.
 //
 //   p = 3, m = 4, backward twice as long as forward
-//   rank 0 | F0 F1 F2 .  .  .  B0-B0 F3 B1-B1 .  B2-B2 .  B3-B3
-//   rank 1 | .  F0 F1 .  B0-B0 F2 B1-B1 F3 B2-B2 .  B3-B3
-//   rank 2 | .  .  F0 B0-B0 F1 B1-B1 F2 B2-B2 F3 B3-B3
+//   rank 0 | F0 F1 F2 .  .  .  .  B0 -- F3 B1 -- .  B2 -- .  B3 --
+//   rank 1 | .  F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 --
+//   rank 2 | .  .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 --
 //
 // Makespan and bubble as GPipe, (p-1)/(m+p-1), but at most min(m, p-r) activations live on rank r. Any m >= 1.
 #include <algorithm>

@@ -2,8 +2,8 @@
 // then the chunks backwards in reverse. Each stage computes its whole batch in one run, which suits sharded parameters.
 //
 //   p = 2, m = 3, v = 2, backward twice as long as forward; lower case: second chunk (stages 2 and 3)
-//   rank 0 | F0 F1 F2 f0 f1 f2 .  b0-b0 b1-b1 b2-b2 B0-B0 B1-B1 B2-B2
-//   rank 1 | .  F0 F1 F2 f0 f1 f2-b0-b0 ...
+//   rank 0 | F0 F1 F2 f0 f1 f2 .  .  .  b0 -- b1 -- b2 -- B0 -- B1 -- B2 --
+//   rank 1 | .  F0 F1 F2 f0 f1 f2 b0 -- b1 -- b2 -- B0 -- B1 -- B2 --
 //
 // Makespan m(tF+tB) + (p-1)(tF+tB)/v for m >= p, as interleaved, with every activation of the step alive. The paper
 // runs backwards in descending micro-batch order; here they ascend, so that weight gradients add up in the same order

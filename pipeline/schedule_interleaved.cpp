@@ -2,8 +2,8 @@
 // Micro-batches pass in groups of g (ChunkOrder), so the pipeline fills with pieces v times shorter.
 //
 //   p = 2, m = 4, v = 2, g = 2, backward twice as long as forward; lower case: second chunk (stages 2 and 3)
-//   rank 0 | F0 F1 f0 f1 F2 b0-b0 F3 b1-b1 f2 B0-B0 f3 B1-B1 b2-b2 .  b3-b3 B2-B2 B3-B3
-//   rank 1 | .  F0 F1 f0 b0-b0 f1 b1-b1 F2 B0-B0 F3 B1-B1 f2 b2-b2 f3 b3-b3 B2-B2 B3-B3
+//   rank 0 | F0 F1 f0 f1 F2 .  b0 -- F3 b1 -- f2 B0 -- f3 B1 -- .  b2 -- .  b3 -- B2 -- B3 --
+//   rank 1 | .  F0 F1 f0 b0 -- f1 b1 -- F2 B0 -- F3 B1 -- f2 b2 -- f3 b3 -- B2 -- B3 --
 //
 // Rank r runs (v-1)g + 2(p-1-r) warm-up forwards, then forward and backward in turn, then the remaining backwards. The
 // factor 2: a wrap-around to the next chunk is one hop per rank, and with p-1-r it would arrive late.

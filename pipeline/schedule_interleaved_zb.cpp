@@ -1,9 +1,9 @@
 // Interleaved zero bubble (PyTorch's ScheduleInterleavedZeroBubble): interleaved 1F1B whose backward is split. I goes
 // out at once, W fills what would be bubble at the end.
 //
-//   p = 2, m = 2, v = 2, g = 2, all actions of one length; lower case: second chunk (stages 2 and 3)
-//   rank 0 | F0 F1 f0 .  f1 i0 w0 i1 w1 I0 W0 I1 W1
-//   rank 1 | .  F0 F1 f0 i0 f1 i1 w0 I0 w1 I1 W0 W1
+//   p = 2, m = 4, v = 2, g = 2, all actions of one length; lower case: second chunk (stages 2 and 3)
+//   rank 0 | F0 F1 f0 f1 .  i0 w0 F2 i1 w1 F3 I0 W0 f2 I1 W1 f3 i2 w2 i3 w3 I2 W2 I3 W3
+//   rank 1 | .  F0 F1 f0 i0 f1 i1 w0 F2 I0 w1 F3 I1 W0 f2 i2 W1 f3 i3 w2 I2 w3 I3 W2 W3
 //
 // Rank r runs (v-1)g + (p-1-r) warm-up forwards, then F and I in turn; from its (r+1)-th I on each I is followed by the
 // oldest pending W, so rank r keeps r of them back; the rest comes last.

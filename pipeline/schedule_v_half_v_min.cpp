@@ -1,9 +1,15 @@
 // V-Half and V-Min (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory"): the V placement of ZB-V, with the
 // lifetime of activations, and so their number, cut down to about 1/2 and 1/3 of 1F1B's by a chosen building block.
 //
-//   V-Half, p = 2, all actions of one length; lower case: second chunk (stages 2 and 3)
-//   rank 0 | F0 F1 F2 f0 i0 w0 f1 I0 i1 w1 ...       block of micro-batch 0 alone:    F . . . f . . . . i . . I
-//   rank 1 | .  F0 f0 F1 f1 i0 w0 I0 ...                                              . . F f . . . i . . I
+//   V-Half, p = 4, m = 4, all actions of one length; lower case: second chunk (stages 4 to 7)
+//   rank 0 | F0 F1 F2 F3 .  .  .  f0 i0 f1 i1 w0 w1 .  f2 I0 i2 W0 w2 f3 i3 I1 w3 I2 W1 W2 .  I3 W3
+//   rank 1 | .  F0 F1 F2 F3 .  f0 .  f1 i0 w0 i1 w1 f2 I0 W0 .  i2 f3 w2 I1 i3 I2 W1 w3 W2 I3 W3
+//   rank 2 | .  .  F0 F1 F2 f0 F3 f1 .  .  i0 w0 f2 I0 i1 W0 w1 f3 i2 I1 w2 I2 i3 W1 W2 I3 w3 W3
+//   rank 3 | .  .  .  F0 f0 F1 f1 F2 f2 .  .  i0 I0 w0 F3 W0 f3 i1 I1 i2 I2 w1 W1 i3 I3 w2 W2 w3 W3
+//
+//   its building block, micro-batch 0 alone on rank 0 and rank 3 (slots 0 to 25)
+//          | F . . . . . . . . . f . . . i . . . . . . . . . . I
+//          | . . . . . . F f . . . . . . . . . . . . i . I . . .
 //
 // A building block says in which slot (one slot: one action of one chunk) each rank runs the four critical actions of a
 // micro-batch: F_a, F_b, I_b, I_a for its stages a = r and b = 2p-1-r. Micro-batch i repeats it 6i slots later; the

@@ -8,8 +8,8 @@
 //
 //   ZB-H2, p = 3, m = 5: more forwards first, no rank ever waits between its first and last action
 //   rank 0 | F0 F1 F2 F3 F4 I0 W0 I1 W1 I2 W2 I3 W3 I4 W4
-//   rank 1 |    F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4
-//   rank 2 |       F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
+//   rank 1 | .  F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4
+//   rank 2 | .  .  F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
 //
 //              warm-up F of rank r   W held back   activations, every rank   makespan bubble
 //   ZB-H1      p-1-r                 r             min(m, p)                 (p-1)(tF + max(0, tI-tW))

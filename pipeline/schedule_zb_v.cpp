@@ -3,7 +3,7 @@
 //
 //   p = 2, m = 3, all actions of one length; lower case: second chunk (stages 2 and 3)
 //   rank 0 | F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2
-//   rank 1 |    F0 f0 F1 f1 F2 i0 w0 I0 W0 f2 i1 w1 I1 W1 i2 w2 ...
+//   rank 1 | .  F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2
 //
 // This is the hand-written list of the paper's authors and of PyTorch. For equal costs its span has no bubble and its
 // makespan one of (p-1)tF/2, for m >= 2p-1. With fewer micro-batches the same list is cut: it is written down for
