@@ -200,11 +200,18 @@ void check_shape(const Schedule& schedule) {
   const bool consistent = schedule.ranks >= 1 && schedule.micro_batches >= 1 &&
                           schedule.lists.size() == static_cast<std::size_t>(schedule.ranks) &&
                           schedule.placement.ranks == schedule.ranks;
-  const std::size_t messages = schedule.placement.stages.size() * static_cast<std::size_t>(schedule.micro_batches);
   if (!consistent)
     throw std::invalid_argument("schedule " + schedule.name + ": lists and placement disagree on p or m");
-  if (messages > std::numeric_limits<std::uint32_t>::max()) {
-    throw std::invalid_argument("schedule " + schedule.name + ": stages x micro-batches exceeds 2^32");
+
+  std::size_t actions = 0;
+  for (const std::vector<Action>& list : schedule.lists) actions += list.size();
+  const std::size_t stages = schedule.placement.stages.size();
+  const std::size_t passes = stages * static_cast<std::size_t>(schedule.micro_batches);
+  // A stray large number in a file must not make the tables below exceed the memory.
+  if (passes > 2 * actions || passes > std::numeric_limits<std::uint32_t>::max()) {
+    throw std::invalid_argument("schedule " + schedule.name + ": " + std::to_string(actions) + " actions for " +
+                                std::to_string(stages) + " stages and " + std::to_string(schedule.micro_batches) +
+                                " micro-batches: each stage needs a forward and a backward of each micro-batch");
   }
 }
 

@@ -76,6 +76,13 @@ TEST(Validate, RefusesIncompleteLists) {
   expect_refused("0F0,0I0,0B0\n1F0,1B0\n", "rank 0 runs 0B0 after another backward");
 }
 
+TEST(Validate, RefusesNumbersThatAreFarTooLarge) {
+  std::string row;
+  for (int i = 0; i < 9; ++i) row += "0F" + std::to_string(i) + ",0B" + std::to_string(i) + ",";
+  expect_refused(row + "0F17\n", "0F9 is missing");
+  expect_refused("0F0,0F4,0B0\n1F0,1F1,2F0\n", "6 actions for 3 stages and 5 micro-batches");
+}
+
 TEST(Validate, RefusesWrongOrderOnOneRank) {
   expect_refused("0F0,0W0,0I0\n1F0,1B0\n", "rank 0 runs 0W0 before 0I0");
   expect_refused("1F0,0F0,1B0,0B0\n", "rank 0 runs 1F0 before 0F0");
