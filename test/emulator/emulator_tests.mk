@@ -23,3 +23,6 @@ $(BUILD)/emulator/nvcc/%.o: $(EMULATOR_TEST_DIR)/programs/%.cu $(wildcard $(EMUL
 	@echo "  nvcc  $<"
 	@$(EMULATOR_NVCC) -std=c++20 -O3 -ccbin $(EMULATOR_CXX) -gencode arch=compute_80,code=sm_80 \
 	  -gencode arch=compute_90,code=[sm_90,compute_90] --Werror all-warnings -c $< -o $@
+
+EMULATOR_FAULTS := $(addprefix $(EMULATOR_TEST_DIR)/,fault_test.cpp kernel_faults.cu host_faults.cu)
+$(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),fault_test,$(EMULATOR_FAULTS))))

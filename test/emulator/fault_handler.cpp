@@ -18,7 +18,6 @@ extern "C" const char* __asan_default_options() {
   return "handle_segv=0:handle_sigbus=0:use_sigaltstack=0:detect_leaks=0:exitcode=86:detect_stack_use_after_return=0";
 }
 extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1:exitcode=86"; }
-extern "C" void __asan_set_error_report_callback(void (*callback)(const char*));
 extern "C" void __sanitizer_set_death_callback(void (*callback)());
 #endif
 
@@ -44,10 +43,10 @@ void handle_fault(int, siginfo_t* info, void* context) {
 }
 
 #if defined(EMULATOR_ASAN)
-// AddressSanitizer and UndefinedBehaviourSanitizer have said what is wrong; this says where.
-void after_sanitizer_report() {
+// The sanitizers say what is wrong; this says where.
+void say_where() {
   const std::string text =
-      "emulator: error [sanitizer]: see above\n" + describe_position() + "  repeat  " + repeat_with() + "\n";
+      "emulator: error [sanitizer]: see beside this\n" + describe_position() + "  repeat  " + repeat_with() + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 #endif
@@ -64,7 +63,7 @@ void install_fault_handler() {
     stack.ss_size = kBytes;
     sigaltstack(&stack, nullptr);
 #if defined(EMULATOR_ASAN)
-    __sanitizer_set_death_callback(after_sanitizer_report);
+    __sanitizer_set_death_callback(say_where);
 #endif
   }
   struct sigaction action {};
@@ -75,3 +74,8 @@ void install_fault_handler() {
 }
 
 }  // namespace emulator
+
+#if defined(EMULATOR_ASAN)
+// UndefinedBehaviorSanitizer calls this when it reports.
+extern "C" void __ubsan_on_report() { emulator::say_where(); }
+#endif
