@@ -26,7 +26,8 @@ OPTIMISE := $(if $(filter 1,$(SANITIZE)),-O1 -fsanitize=address$(comma)undefined
 # -Wno-restrict: g++ 12 warns of overlaps inside its own std::string (GCC bug 105651).
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
-CXXFLAGS_ALL := -std=c++20 -g $(OPTIMISE) -march=native -ffp-contract=off $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS) $(CXXFLAGS)
+# -fno-math-errno: no errno from sqrt, so that loops with it vectorise; values are the same.
+CXXFLAGS_ALL := -std=c++20 -g $(OPTIMISE) -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS) $(CXXFLAGS)
 LDLIBS_ALL := $(BLAS_LIBS) $(MPI_LIBS) -lpthread $(LDLIBS)
 
 sources = $(wildcard $(1)/*.cpp)
@@ -72,6 +73,15 @@ test: $(EXISTING_SUITES:%=$(BUILD)/test_%) train_gpt
 
 # ---- CUDA without a GPU: the host emulator and its tests ----------------------------------------------------------------
 include test/emulator/emulator.mk
+
+# ---- benchmarks: one program per file of test/bench/ --------------------------------------------------------------------
+BENCHES := $(patsubst test/bench/%.cpp,$(BUILD)/%,$(wildcard test/bench/*_bench.cpp))
+$(BUILD)/%_bench: $(BUILD)/test/bench/%_bench.o $(LIBRARY)
+	@echo "  link $@"
+	@$(CXX) $(CXXFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+
+bench: $(BENCHES)
+	@set -e; for program in $(BENCHES); do $$program; done
 
 format:
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i

@@ -12,8 +12,11 @@
 namespace train_gpt {
 
 inline constexpr std::int64_t kLanes = 16;
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-using WideLanes = double __attribute__((vector_size(kLanes * sizeof(double))));
+template <typename Element, int Count>
+struct VectorOf {
+  using type [[gnu::vector_size(Count * sizeof(Element))]] = Element;
+};
+using Lanes = VectorOf<float, kLanes>::type;
 
 [[gnu::always_inline]] inline Lanes load_lanes(const float* p) {
   Lanes lanes;
@@ -28,14 +31,20 @@ using WideLanes = double __attribute__((vector_size(kLanes * sizeof(double))));
   return lanes;
 }
 
-template <typename Vector>
-[[gnu::always_inline]] inline auto sum_of_lanes(const Vector& parts) {
-  Vector lanes = parts;
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+// ((l0 + l8) + (l4 + l12)) + .. : halves are added until one element is left.
+template <typename Element, int Count>
+[[gnu::always_inline]] inline Element fold(const typename VectorOf<Element, Count>::type& lanes) {
+  if constexpr (Count == 1) {
+    return lanes[0];
+  } else {
+    typename VectorOf<Element, Count / 2>::type low, high;
+    std::memcpy(&low, &lanes, sizeof low);
+    std::memcpy(&high, reinterpret_cast<const char*>(&lanes) + sizeof low, sizeof high);
+    return fold<Element, Count / 2>(low + high);
   }
-  return lanes[0];
 }
+
+[[gnu::always_inline]] inline float sum_of_lanes(const Lanes& lanes) { return fold<float, kLanes>(lanes); }
 
 // Sum of f(lanes of x) over x[0..n) where f maps zero lanes to zero.
 template <typename Function>

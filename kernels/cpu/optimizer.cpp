@@ -66,16 +66,22 @@ void adamw_moments(ThreadPool& pool, float* m, float* v, const float* gradient, 
 }
 
 void squared_sums(ThreadPool& pool, double* sums, const float* x, std::int64_t n) {
+  using Eight = VectorOf<float, 8>::type;
+  using EightWide = VectorOf<double, 8>::type;
   pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
-    WideLanes squares{};
-    const auto accumulate = [&](Lanes lanes) {
-      const WideLanes wide = __builtin_convertvector(lanes, WideLanes);
-      squares += wide * wide;
+    EightWide low_squares{}, high_squares{};
+    const auto accumulate = [&](const Lanes& lanes) {
+      Eight halves[2];
+      std::memcpy(halves, &lanes, sizeof halves);
+      const EightWide low = __builtin_convertvector(halves[0], EightWide);
+      const EightWide high = __builtin_convertvector(halves[1], EightWide);
+      low_squares += low * low;
+      high_squares += high * high;
     };
     std::int64_t i = begin;
     for (; i + kLanes <= end; i += kLanes) accumulate(load_lanes(x + i));
     if (i < end) accumulate(load_lanes(x + i, end - i, 0));
-    sums[begin / kAtomElements] = sum_of_lanes(squares);
+    sums[begin / kAtomElements] = fold<double, 8>(low_squares + high_squares);
   });
 }
 
