@@ -36,7 +36,7 @@ void fill_with_residual(const Tile& tile, float* out, std::int64_t stride, const
 
 void matmul_forward(ThreadPool& pool, float* out, const float* in, const float* weight, const float* bias,
                     std::int64_t N, std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool, N, OC, kPositionTile, [&](const Tile& tile, int worker) {
+  for_each_tile(pool, N, OC, position_tiles(N, OC), [&](const Tile& tile, int worker) {
     float* corner = out + tile.row * OC + tile.column;
     if (bias != nullptr) fill_with_bias(tile, corner, OC, bias);
     multiply_tile(pool, worker, tile, corner, OC, {in, C, false}, {weight, C, true}, C, bias != nullptr);
@@ -46,7 +46,7 @@ void matmul_forward(ThreadPool& pool, float* out, const float* in, const float* 
 void matmul_gelu_forward(ThreadPool& pool, float* out, float* pre, const float* in, const float* weight,
                          const float* bias, std::int64_t N, std::int64_t C, std::int64_t OC) {
   float* product = pre == nullptr ? out : pre;
-  for_each_tile(pool, N, OC, kPositionTile, [&](const Tile& tile, int worker) {
+  for_each_tile(pool, N, OC, position_tiles(N, OC), [&](const Tile& tile, int worker) {
     const std::int64_t corner = tile.row * OC + tile.column;
     fill_with_bias(tile, product + corner, OC, bias);
     multiply_tile(pool, worker, tile, product + corner, OC, {in, C, false}, {weight, C, true}, C, true);
@@ -61,7 +61,7 @@ void matmul_gelu_forward(ThreadPool& pool, float* out, float* pre, const float* 
 
 void matmul_residual_forward(ThreadPool& pool, float* out, const float* in, const float* weight, const float* bias,
                              const float* residual, std::int64_t N, std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool, N, OC, kPositionTile, [&](const Tile& tile, int worker) {
+  for_each_tile(pool, N, OC, position_tiles(N, OC), [&](const Tile& tile, int worker) {
     const std::int64_t corner = tile.row * OC + tile.column;
     fill_with_residual(tile, out + corner, OC, residual + corner, bias);
     multiply_tile(pool, worker, tile, out + corner, OC, {in, C, false}, {weight, C, true}, C, true);
@@ -70,18 +70,18 @@ void matmul_residual_forward(ThreadPool& pool, float* out, const float* in, cons
 
 void matmul_backward_input(ThreadPool& pool, float* din, const float* dout, const float* weight, std::int64_t N,
                            std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool, N, C, kPositionTile, [&](const Tile& tile, int worker) {
+  for_each_tile(pool, N, C, position_tiles(N, C), [&](const Tile& tile, int worker) {
     multiply_tile(pool, worker, tile, din + tile.row * C + tile.column, C, {dout, OC, false}, {weight, C, false}, OC,
                   false);
   });
 }
 
-std::int64_t matmul_scratch_floats() { return kPositionTile.rows * kPositionTile.columns; }
+std::int64_t matmul_scratch_floats() { return kPositionRows * kMaxPositionColumns; }
 
 // The product goes to scratch: dpre may be pre, which the derivative still needs.
 void matmul_gelu_backward_input(ThreadPool& pool, Scratch scratch, float* dpre, const float* dout, const float* weight,
                                 const float* pre, std::int64_t N, std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool, N, C, kPositionTile, [&](const Tile& tile, int worker) {
+  for_each_tile(pool, N, C, position_tiles(N, C), [&](const Tile& tile, int worker) {
     float* product = scratch.of(worker);
     multiply_tile(pool, worker, tile, product, tile.columns, {dout, OC, false}, {weight, C, false}, OC, false);
     for (std::int64_t i = 0; i < tile.rows; ++i) {
@@ -96,7 +96,7 @@ void matmul_gelu_backward_input(ThreadPool& pool, Scratch scratch, float* dpre, 
 
 void matmul_backward_weight(ThreadPool& pool, float* dweight, float* dbias, const float* in, const float* dout,
                             std::int64_t N, std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool, OC, C, kWeightTile, [&](const Tile& tile, int worker) {
+  for_each_tile(pool, OC, C, weight_tiles(OC, C), [&](const Tile& tile, int worker) {
     multiply_tile(pool, worker, tile, dweight + tile.row * C + tile.column, C, {dout, OC, true}, {in, C, false}, N,
                   true);
   });

@@ -120,6 +120,7 @@ void ThreadPool::run(std::int64_t count, const void* task, Function function) {
       }
       progress(0);
     }
+    progress(0);  // also when the other workers left nothing to claim
   } catch (...) {
     wait_for_finished(count_ - left_.exchange(0, std::memory_order_acquire));
     throw;

@@ -254,21 +254,19 @@ struct Row {
   std::string name;
   int calls = 0;
   double flops = 0, bytes = 0;
-  std::vector<double> ms;
+  std::vector<double> ms, native_ms;
 };
 
 void report(std::vector<Row> rows, const std::vector<double>& tiles, const std::vector<double>& native, int threads) {
   double total = 0, flops = 0, product_ms = 0;
   for (const Row& row : rows) total += median(row.ms);
-  std::printf("%-30s %5s %9s %7s %9s %8s\n", "operation", "calls", "ms/step", "share", "GFLOP/s", "GB/s");
+  std::printf("%-30s %5s %9s %7s %9s %9s %8s\n", "operation", "calls", "ms/step", "share", "GFLOP/s", "native", "GB/s");
   for (const Row& row : rows) {
     const double ms = median(row.ms);
     std::printf("%-30s %5d %9.2f %6.1f%%", row.name.c_str(), row.calls, ms, 100 * ms / total);
-    if (row.flops > 0) {
-      std::printf(" %9.1f", row.flops / ms * 1e-6);
-    } else {
-      std::printf(" %9s", "");
-    }
+    const double native = median(row.native_ms);
+    row.flops > 0 ? std::printf(" %9.1f", row.flops / ms * 1e-6) : std::printf(" %9s", "");
+    native > 0 ? std::printf(" %9.1f", row.flops / native * 1e-6) : std::printf(" %9s", "");
     std::printf(" %8.1f\n", row.bytes / ms * 1e-6);
     if (row.flops > 0 && row.name.find("attention") == std::string::npos) flops += row.flops, product_ms += ms;
   }
@@ -304,15 +302,23 @@ void run(int threads, int repetitions, Index layers) {
     const double tiles_ms = milliseconds([&] {
       for (const Call& call : step.calls()) call.plain ? call.plain() : void();
     });
+    std::map<std::string, double> native_ms;
+    double native_sum = 0;
     openblas_set_num_threads(threads);
-    const double native_ms = milliseconds([&] {
-      for (const Call& call : step.calls()) call.native ? call.native() : void();
-    });
+    for (const Call& call : step.calls()) {
+      if (!call.native) continue;
+      const double elapsed = milliseconds(call.native);
+      native_ms[call.name] += elapsed;
+      native_sum += elapsed;
+    }
     openblas_set_num_threads(1);
     if (repetition < 0) continue;
-    for (Row& row : rows) row.ms.push_back(ms[row.name]);
+    for (Row& row : rows) {
+      row.ms.push_back(ms[row.name]);
+      row.native_ms.push_back(native_ms[row.name]);
+    }
     tiles.push_back(tiles_ms);
-    native.push_back(native_ms);
+    native.push_back(native_sum);
   }
   report(rows, tiles, native, threads);
 }
