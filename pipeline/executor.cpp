@@ -66,6 +66,7 @@ void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan
     marks.wait_begin = device_.mark();
     wait_for(plans[i]);
     marks.begin = device_.mark();
+    if (extra_work_) extra_work_();
     work(list[i], plans[i], with_gradient, dloss);
     marks.end = device_.mark();
     send(plans[i]);

@@ -37,6 +37,9 @@ class Executor {
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
   void run_alone(const Action& action, float dloss);
 
+  // Called within the working time of every action, before it starts; for delays that tests inject.
+  void set_extra_work(std::function<void()> work) { extra_work_ = std::move(work); }
+
   // Marks of the last train_step or validate, parallel to the list that ran.
   const std::vector<ActionMarks>& marks() const { return marks_; }
 
@@ -70,6 +73,7 @@ class Executor {
   std::vector<Stage> stages_;  // parallel to rank_plan_.stages
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
+  std::function<void()> extra_work_;
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
   int waiting_ring_ = -1;

@@ -25,10 +25,21 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
-  device_.set_progress_hook([this] { groups_.progress(); });
+  set_hooks({}, {});
+}
+
+void Trainer::set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting) {
+  device_.set_progress_hook([this, computing = std::move(while_computing)] {
+    groups_.progress();
+    if (computing) computing();
+  });
   for (Communicator* group :
        {groups_.world, groups_.pipeline.get(), groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
-    if (group != nullptr) group->set_idle_hook([this] { groups_.progress(); });
+    if (group == nullptr) continue;
+    group->set_idle_hook([this, while_waiting] {
+      groups_.progress();
+      if (while_waiting) while_waiting();
+    });
   }
 }
 

@@ -47,6 +47,9 @@ class Trainer {
   // Allocates all memory (the plan's, nothing later). The referenced objects outlive the trainer.
   Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer);
 
+  // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
+  void set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting);
+
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
   void save(const std::string& path, Precision precision);  // collective
@@ -62,6 +65,7 @@ class Trainer {
   // trace.
   StageCosts measure_stages();
 
+  Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
 

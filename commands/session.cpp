@@ -1,0 +1,92 @@
+#include "commands/session.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+
+namespace train_gpt {
+namespace {
+
+int allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+// --threads, else OMP_NUM_THREADS, else the cores of this host divided among its ranks. A launcher that binds ranks to
+// cores of their own has divided them already.
+int thread_count(const Options& options, const HostPlace& place, int cores) {
+  if (options.run.threads > 0) return options.run.threads;
+  if (const char* wanted = std::getenv("OMP_NUM_THREADS")) {
+    const int threads = std::atoi(wanted);
+    if (threads < 1) {
+      throw std::invalid_argument(std::string("OMP_NUM_THREADS=") + wanted + ": must be a number >= 1, or unset");
+    }
+    return threads;
+  }
+  const bool bound = cores < static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  return bound ? cores : std::max(1, cores / place.ranks);
+}
+
+std::string plural(int n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
+
+}  // namespace
+
+Session::Session(const Options& options) {
+  world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
+  const HostPlace place = host_place();
+  together([&] {
+    if (options.device.device == DeviceKind::cuda || options.device.device == DeviceKind::timed) {
+      throw std::invalid_argument(std::string("--device ") + to_string(options.device.device) +
+                                  " is not part of this build; use --device cpu");
+    }
+    if (options.device.precision == Precision::bf16) {
+      throw std::invalid_argument("--precision bf16: the cpu device computes in fp32; leave the option out");
+    }
+    const int cores = allowed_cores();
+    const int threads = thread_count(options, place, cores);
+    device_ = make_cpu_device(threads);
+    delays_ = parse_delays(options.testing.inject_delay);
+    resources_ = plural(place.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
+                 plural(cores, "core") + "; " + device_->describe();
+    if (threads > cores) {
+      resources_ += "\nnote: " + plural(threads, "thread") + " per rank, but this rank may use only " +
+                    plural(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
+    } else if (place.ranks > cores) {
+      resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
+    }
+  });
+  world_ = inject_delays(std::move(world_), delays_);
+}
+
+void Session::together(const std::function<void()>& setup) {
+  // One byte of status, then the message.
+  std::string outcome(1, '0');
+  try {
+    setup();
+  } catch (const std::invalid_argument& error) {
+    outcome = std::string("2") + error.what();
+  } catch (const std::exception& error) {
+    outcome = std::string("1") + error.what();
+  }
+  const auto all = world_->gather_host(outcome, 0);
+  char verdict = '0';
+  std::string message;
+  for (const std::vector<char>& one : all) {
+    if (verdict != '0' || one.empty() || one[0] == '0') continue;
+    verdict = one[0];
+    message.assign(one.begin() + 1, one.end());
+  }
+  world_->broadcast_host(&verdict, 1, 0);
+  if (verdict == '0') return;
+  if (world_->rank() != 0) throw QuietExit{verdict - '0'};
+  if (verdict == '2') throw std::invalid_argument(message);
+  throw std::runtime_error(message);
+}
+
+}  // namespace train_gpt

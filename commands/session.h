@@ -1,0 +1,44 @@
+// What every command that runs under mpirun stands on: MPI, the ranks of the job, the device of this rank.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "commands/options.h"
+#include "kernels/communicator.h"
+#include "kernels/cpu/mpi_communicator.h"
+#include "kernels/device.h"
+#include "kernels/injected_delays.h"
+
+namespace train_gpt {
+
+// Thrown where another rank has already said what went wrong: end with this status, print nothing.
+struct QuietExit {
+  int status = 1;
+};
+
+class Session {
+ public:
+  explicit Session(const Options& options);
+
+  Communicator& world() { return *world_; }
+  Device& device() { return *device_; }
+  bool is_first() const { return world_->rank() == 0; }
+  // "2 ranks on this host x 1 thread = 2 of 2 cores ..."
+  const DelaySpec& delays() const { return delays_; }
+  const std::string& resources() const { return resources_; }
+
+  // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
+  // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
+  void together(const std::function<void()>& setup);
+
+ private:
+  MpiSession mpi_;
+  std::unique_ptr<Communicator> world_;
+  std::unique_ptr<Device> device_;
+  DelaySpec delays_;
+  std::string resources_;
+};
+
+}  // namespace train_gpt

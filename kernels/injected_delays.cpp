@@ -1,0 +1,157 @@
+#include "kernels/injected_delays.h"
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+namespace train_gpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double number(const std::string& text, const std::string& part) {
+  std::size_t used = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used != text.size() || text.empty() || !(value >= 0)) {
+    throw std::invalid_argument("--inject-delay: '" + part + "' needs a number >= 0 behind the =");
+  }
+  return value;
+}
+
+class DelayedCommunicator final : public Communicator {
+ public:
+  DelayedCommunicator(std::unique_ptr<Communicator> inner, const DelaySpec& spec)
+      : inner_(std::move(inner)),
+        spec_(spec),
+        random_(spec.seed * 1000003 + static_cast<std::uint64_t>(inner_->rank())) {
+    inner_->set_idle_hook([this] {
+      release_due();
+      idle();
+    });
+  }
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void open_channels(std::span<const ChannelEnds> channels) override { inner_->open_channels(channels); }
+
+  Ticket send(int channel, const void* data, std::int64_t bytes) override {
+    const double wait = std::uniform_real_distribution<>(0, spec_.message)(random_);
+    const Ticket ticket = -(++sends_);  // negative: ours
+    waiting_[channel].push_back(
+        {Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(wait * 1000)), data, bytes, ticket});
+    release_due();
+    return ticket;
+  }
+  Ticket receive(int channel, void* data, std::int64_t bytes) override { return inner_->receive(channel, data, bytes); }
+
+  bool done(Ticket ticket) override {
+    release_due();
+    if (ticket >= 0) return inner_->done(ticket);
+    for (const auto& [channel, queue] : waiting_) {
+      for (const Held& message : queue) {
+        if (message.ticket == ticket) return false;
+      }
+    }
+    const auto found = released_.find(ticket);
+    if (found == released_.end()) return true;
+    if (!inner_->done(found->second)) return false;
+    released_.erase(found);
+    return true;
+  }
+  void await(Ticket ticket) override {
+    wait_until([&] {
+      progress();
+      if (done(ticket)) return true;
+      idle();
+      return false;
+    });
+  }
+  void progress() override {
+    release_due();
+    inner_->progress();
+  }
+
+  Ticket all_reduce(float* data, std::int64_t count) override { return inner_->all_reduce(data, count); }
+  Ticket reduce_scatter(float* data, std::int64_t count) override { return inner_->reduce_scatter(data, count); }
+  Ticket all_gather(float* data, std::int64_t count) override { return inner_->all_gather(data, count); }
+  void all_reduce_host(std::span<double> data) override { inner_->all_reduce_host(data); }
+  void merge_host(std::span<double> data) override { inner_->merge_host(data); }
+  void broadcast_host(void* data, std::int64_t bytes, int root) override { inner_->broadcast_host(data, bytes, root); }
+  std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
+    return inner_->gather_host(data, root);
+  }
+  void barrier() override { inner_->barrier(); }
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<DelayedCommunicator>(inner_->split(color, key), spec_);
+  }
+  [[noreturn]] void abort(int status) override { inner_->abort(status); }
+
+ private:
+  struct Held {
+    Clock::time_point due;
+    const void* data;
+    std::int64_t bytes;
+    Ticket ticket;
+  };
+
+  // Channels stay in order: a message waits for those before it.
+  void release_due() {
+    const auto now = Clock::now();
+    for (auto& [channel, queue] : waiting_) {
+      while (!queue.empty() && queue.front().due <= now) {
+        const Held message = queue.front();
+        queue.pop_front();
+        released_[message.ticket] = inner_->send(channel, message.data, message.bytes);
+      }
+    }
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  DelaySpec spec_;
+  std::mt19937_64 random_;
+  Ticket sends_ = 0;
+  std::map<int, std::deque<Held>> waiting_;  // by channel
+  std::map<Ticket, Ticket> released_;        // ours -> inner
+};
+
+}  // namespace
+
+DelaySpec parse_delays(const std::string& text) {
+  DelaySpec spec;
+  std::stringstream parts(text);
+  std::string part;
+  while (std::getline(parts, part, ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string key = part.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
+    if (key == "message") {
+      spec.message = number(value, part);
+    } else if (key == "action") {
+      spec.action = number(value, part);
+    } else if (key == "step") {
+      spec.step = number(value, part);
+    } else if (key == "rank") {
+      spec.rank = static_cast<int>(number(value, part));
+    } else if (key == "seed") {
+      spec.seed = static_cast<std::uint64_t>(number(value, part));
+    } else {
+      throw std::invalid_argument("--inject-delay: '" + part +
+                                  "' is none of message=MS, action=MS, step=MS, rank=R, seed=N (comma-separated)");
+    }
+  }
+  return spec;
+}
+
+std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec) {
+  if (spec.message <= 0 || (spec.rank >= 0 && spec.rank != inner->rank())) return inner;
+  return std::make_unique<DelayedCommunicator>(std::move(inner), spec);
+}
+
+}  // namespace train_gpt

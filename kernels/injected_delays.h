@@ -1,0 +1,33 @@
+// Random delays in messages and actions, for showing that no result depends on timing and no schedule hangs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "kernels/communicator.h"
+
+namespace train_gpt {
+
+// --inject-delay SPEC: comma-separated KEY=VALUE with
+//   message=MS   every message leaves up to MS milliseconds late
+//   action=MS    every action starts up to MS milliseconds late
+//   step=MS      every action takes MS milliseconds longer (a slow rank)
+//   rank=R       only on this rank (default: all)
+//   seed=N       of the random numbers (default 1)
+struct DelaySpec {
+  double message = 0;
+  double action = 0;
+  double step = 0;
+  int rank = -1;
+  std::uint64_t seed = 1;
+};
+
+// Throws std::invalid_argument naming --inject-delay, the part that is wrong and what would be right.
+DelaySpec parse_delays(const std::string& spec);
+
+// Passes everything on to `inner`, sends after a random delay. (Delays of actions are the executor's.)
+std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec);
+
+}  // namespace train_gpt
