@@ -1,6 +1,7 @@
 #include "kernels/injected_delays.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <sstream>
@@ -91,7 +92,10 @@ class DelayedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     return std::make_unique<DelayedCommunicator>(inner_->split(color, key), spec_);
   }
-  [[noreturn]] void abort(int status) override { inner_->abort(status); }
+  [[noreturn]] void abort(int status) override {
+    inner_->abort(status);
+    std::abort();
+  }
 
  private:
   struct Held {

@@ -1,0 +1,103 @@
+#include "commands/run_log.h"
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace train_gpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename... Arguments>
+std::string format(const char* pattern, Arguments... arguments) {
+  std::array<char, 512> text{};
+  std::snprintf(text.data(), text.size(), pattern, arguments...);
+  return text.data();
+}
+
+}  // namespace
+
+RunLog::RunLog(const std::string& directory, bool writes, bool append) : writes_(writes), path_(directory + "/log.jsonl") {
+  if (!writes_) return;
+  file_.open(path_, append ? std::ios::app : std::ios::trunc);
+  if (!file_) throw std::runtime_error(path_ + " cannot be written (--output names its directory)");
+}
+
+void RunLog::text(const std::string& line) {
+  if (!writes_) return;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void RunLog::event(const std::string& json) {
+  if (!writes_) return;
+  file_ << json << '\n' << std::flush;
+  if (!file_) throw std::runtime_error(path_ + ": writing failed; is the disk full?");
+}
+
+void RunLog::plan(const Plan& plan, double bubble_predicted, double step_ms_predicted) {
+  const PlanRequest& request = plan.request;
+  Json ranks = Json::array();
+  for (const RankPlan& rank : plan.ranks) {
+    Json memory;
+    for (const MemoryLine& line : rank.memory) memory[line.name] = line.bytes;
+    ranks.push_back({{"rank", rank.rank},
+                     {"bytes", rank.total_bytes()},
+                     {"live_micro_batches", rank.live_micro_batches},
+                     {"memory", memory}});
+  }
+  const Json json = {{"event", "plan"},
+                     {"schedule", request.schedule.name},
+                     {"stages", request.schedule.ranks},
+                     {"chunks", request.schedule.chunks},
+                     {"micro_batches", request.batch.micro_batches},
+                     {"micro_batch_size", request.batch.rows},
+                     {"seq_len", request.batch.seq_len},
+                     {"data_parallel", request.batch.replicas},
+                     {"accumulation_groups", request.batch.groups},
+                     {"layers", request.model.layers},
+                     {"heads", request.model.heads},
+                     {"hidden", request.model.hidden},
+                     {"vocab", request.model.vocab},
+                     {"tied", request.model.tied},
+                     {"parameters", parameter_count(request.model)},
+                     {"partition", request.partition},
+                     {"head", request.head == HeadForm::streamed ? "streamed" : "stored"},
+                     {"bubble_predicted", bubble_predicted},
+                     {"step_ms_predicted", step_ms_predicted},
+                     {"ranks", ranks}};
+  event(json.dump());
+}
+
+void RunLog::step(const StepReport& report) {
+  const StepResult& result = report.result;
+  const double tokens_per_s = static_cast<double>(report.tokens) / result.ms * 1000;
+  const Json json = {{"event", "step"},
+                     {"step", report.step},
+                     {"loss", result.loss},
+                     {"grad_norm", result.grad_norm},
+                     {"lr", result.learning_rate},
+                     {"ms", result.ms},
+                     {"tokens_per_s", tokens_per_s},
+                     {"bubble", report.bubble.bubble},
+                     {"bubble_span", report.bubble.bubble_span},
+                     {"bubble_predicted", report.bubble_predicted}};
+  event(json.dump());
+  text(format("step %5lld/%lld  loss %.6f  norm %8.4f  lr %.3e  %8.1f ms  %8.0f tok/s  bubble %.1f%% (predicted %.1f%%)",
+              static_cast<long long>(report.step), static_cast<long long>(report.steps), result.loss, result.grad_norm,
+              result.learning_rate, result.ms, tokens_per_s, 100 * report.bubble.bubble, 100 * report.bubble_predicted));
+}
+
+void RunLog::validation(std::int64_t step, double loss) {
+  event(Json{{"event", "validation"}, {"step", step}, {"loss", loss}}.dump());
+  text(format("validation before the update of step %lld: loss %.6f", static_cast<long long>(step), loss));
+}
+
+void RunLog::end(const std::string& parameter_hash, double final_loss) {
+  event(Json{{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}}.dump());
+  text(format("parameter_hash %s  final loss %.6f", parameter_hash.c_str(), final_loss));
+}
+
+}  // namespace train_gpt

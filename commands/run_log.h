@@ -1,0 +1,40 @@
+// What a run tells: one flushed line per step on rank 0, and one JSON object per event in DIR/log.jsonl.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "pipeline/trainer.h"
+
+namespace train_gpt {
+
+struct StepReport {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  std::int64_t tokens = 0;  // of one step
+  StepResult result;
+  StepBubble bubble;
+  double bubble_predicted = 0;
+};
+
+class RunLog {
+ public:
+  // Only rank 0 writes. append: a resumed run goes on in the log it finds. Throws std::runtime_error naming the file.
+  RunLog(const std::string& directory, bool writes, bool append);
+
+  void text(const std::string& line);  // to people only
+  void plan(const Plan& plan, double bubble_predicted, double step_ms_predicted);
+  void step(const StepReport& report);
+  void validation(std::int64_t step, double loss);
+  void end(const std::string& parameter_hash, double final_loss);
+
+ private:
+  void event(const std::string& json);
+
+  bool writes_;
+  std::ofstream file_;
+  std::string path_;
+};
+
+}  // namespace train_gpt

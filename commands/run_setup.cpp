@@ -1,0 +1,95 @@
+#include "commands/run_setup.h"
+
+#include <stdexcept>
+
+#include "data/manifest.h"
+#include "pipeline/schedule_catalog.h"
+#include "pipeline/schedule_csv.h"
+#include "pipeline/validate.h"
+
+namespace train_gpt {
+namespace {
+
+LearningRateShape shape_of(LearningRateSchedule schedule) { return learning_rate_shape(to_string(schedule)); }
+
+}  // namespace
+
+ModelConfig model_config(const Options& options) {
+  const ModelOptions& wanted = options.model;
+  if (!wanted.init_file.empty()) return ModelFile(wanted.init_file).config();
+  ModelConfig model = preset(wanted.preset);
+  if (wanted.layers) {
+    model.layers = *wanted.layers;
+    model.heads = *wanted.heads;
+    model.hidden = *wanted.hidden;
+  }
+  model.tied = wanted.tied;
+  const auto from_manifest = wanted.vocab ? wanted.vocab : vocab_of(options.data.train_data, "--train-data");
+  if (from_manifest) model.vocab = *from_manifest;
+  if (wanted.max_seq_len) model.max_seq_len = *wanted.max_seq_len;
+  check(model);
+  return model;
+}
+
+Schedule chosen_schedule(const Options& options, int p) {
+  if (!options.pipeline.schedule_file.empty()) {
+    Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
+    if (schedule.ranks != p) {
+      throw std::invalid_argument("--schedule-file " + options.pipeline.schedule_file + " is for " +
+                                  std::to_string(schedule.ranks) + " ranks, but a pipeline here has " + std::to_string(p) +
+                                  ": start " + std::to_string(schedule.ranks * options.batch.data_parallel) +
+                                  " ranks with mpirun -n");
+    }
+    if (options.batch.micro_batches_given && options.batch.micro_batches != schedule.micro_batches) {
+      throw std::invalid_argument("--micro-batches " + std::to_string(options.batch.micro_batches) + ", but " +
+                                  options.pipeline.schedule_file + " has " + std::to_string(schedule.micro_batches) +
+                                  ": leave the option out");
+    }
+    return schedule;
+  }
+  return make_schedule({.name = options.pipeline.schedule(),
+                        .ranks = p,
+                        .micro_batches = options.batch.micro_batches,
+                        .chunks = options.pipeline.chunks,
+                        .group_size = options.pipeline.group_size});
+}
+
+BatchShape batch_shape(const Options& options, const Schedule& schedule) {
+  BatchShape batch{.rows = options.batch.micro_batch_size,
+                   .seq_len = options.batch.seq_len,
+                   .micro_batches = schedule.micro_batches,
+                   .replicas = options.batch.data_parallel,
+                   .groups = options.batch.accumulation_groups};
+  if (schedule.placement.kind == Placement::Kind::bidirectional && batch.groups == 1) batch.groups = 2;
+  return batch;
+}
+
+OptimizerSettings optimizer_settings(const Options& options) {
+  const OptimizerOptions& wanted = options.optimizer;
+  OptimizerSettings settings;
+  settings.learning_rate = {.shape = shape_of(wanted.lr_schedule),
+                            .peak = wanted.learning_rate,
+                            .steps = options.run.steps,
+                            .warmup_steps = wanted.warmup_steps,
+                            .min_lr_fraction = wanted.min_lr_fraction};
+  check(settings.learning_rate);
+  settings.adamw = {.beta1 = static_cast<float>(wanted.beta1),
+                    .beta2 = static_cast<float>(wanted.beta2),
+                    .eps = static_cast<float>(wanted.eps),
+                    .weight_decay = static_cast<float>(wanted.weight_decay)};
+  settings.grad_clip = wanted.grad_clip;
+  return settings;
+}
+
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule, const Device& device) {
+  PlanRequest request;
+  request.model = model;
+  request.batch = batch_shape(options, schedule);
+  request.schedule = schedule;
+  request.precision = device.precision();
+  request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
+                                                   model.padded_vocab());
+  return request;
+}
+
+}  // namespace train_gpt
