@@ -19,7 +19,8 @@ std::string format(const char* pattern, Arguments... arguments) {
 
 }  // namespace
 
-RunLog::RunLog(const std::string& directory, bool writes, bool append) : writes_(writes), path_(directory + "/log.jsonl") {
+RunLog::RunLog(const std::string& directory, bool writes, bool append)
+    : writes_(writes), path_(directory + "/log.jsonl") {
   if (!writes_) return;
   file_.open(path_, append ? std::ios::app : std::ios::trunc);
   if (!file_) throw std::runtime_error(path_ + " cannot be written (--output names its directory)");
@@ -85,9 +86,10 @@ void RunLog::step(const StepReport& report) {
                      {"bubble_span", report.bubble.bubble_span},
                      {"bubble_predicted", report.bubble_predicted}};
   event(json.dump());
-  text(format("step %5lld/%lld  loss %.6f  norm %8.4f  lr %.3e  %8.1f ms  %8.0f tok/s  bubble %.1f%% (predicted %.1f%%)",
-              static_cast<long long>(report.step), static_cast<long long>(report.steps), result.loss, result.grad_norm,
-              result.learning_rate, result.ms, tokens_per_s, 100 * report.bubble.bubble, 100 * report.bubble_predicted));
+  text(
+      format("step %5lld/%lld  loss %.6f  norm %8.4f  lr %.3e  %8.1f ms  %8.0f tok/s  bubble %.1f%% (predicted %.1f%%)",
+             static_cast<long long>(report.step), static_cast<long long>(report.steps), result.loss, result.grad_norm,
+             result.learning_rate, result.ms, tokens_per_s, 100 * report.bubble.bubble, 100 * report.bubble_predicted));
 }
 
 void RunLog::validation(std::int64_t step, double loss) {

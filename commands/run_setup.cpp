@@ -35,10 +35,10 @@ Schedule chosen_schedule(const Options& options, int p) {
   if (!options.pipeline.schedule_file.empty()) {
     Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
     if (schedule.ranks != p) {
-      throw std::invalid_argument("--schedule-file " + options.pipeline.schedule_file + " is for " +
-                                  std::to_string(schedule.ranks) + " ranks, but a pipeline here has " + std::to_string(p) +
-                                  ": start " + std::to_string(schedule.ranks * options.batch.data_parallel) +
-                                  " ranks with mpirun -n");
+      throw std::invalid_argument(
+          "--schedule-file " + options.pipeline.schedule_file + " is for " + std::to_string(schedule.ranks) +
+          " ranks, but a pipeline here has " + std::to_string(p) + ": start " +
+          std::to_string(schedule.ranks * options.batch.data_parallel) + " ranks with mpirun -n");
     }
     if (options.batch.micro_batches_given && options.batch.micro_batches != schedule.micro_batches) {
       throw std::invalid_argument("--micro-batches " + std::to_string(options.batch.micro_batches) + ", but " +
@@ -81,7 +81,8 @@ OptimizerSettings optimizer_settings(const Options& options) {
   return settings;
 }
 
-PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule, const Device& device) {
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule,
+                         const Device& device) {
   PlanRequest request;
   request.model = model;
   request.batch = batch_shape(options, schedule);

@@ -20,6 +20,7 @@ BatchShape batch_shape(const Options& options, const Schedule& schedule);
 OptimizerSettings optimizer_settings(const Options& options);
 
 // Everything but the partition and the costs.
-PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule, const Device& device);
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule,
+                         const Device& device);
 
 }  // namespace train_gpt

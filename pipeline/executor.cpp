@@ -44,15 +44,24 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
 }
 
 void Executor::train_step(float dloss, const std::function<void(std::size_t)>& after_action) {
-  run(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, /*with_gradient=*/true, dloss, after_action);
+  mode_ = Mode::training;
+  dloss_ = dloss;
+  run(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, after_action);
 }
 
 void Executor::validate() {
-  run(plan_.validation.actions(rank_plan_.rank), rank_plan_.validation, /*with_gradient=*/false, 0.0F, {});
+  mode_ = Mode::validation;
+  run(plan_.validation.actions(rank_plan_.rank), rank_plan_.validation, {});
 }
 
-void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, bool with_gradient,
-                   float dloss, const std::function<void(std::size_t)>& after_action) {
+void Executor::next_logits(std::int64_t row) {
+  mode_ = Mode::generation;
+  row_ = row;
+  run(plan_.generation.actions(rank_plan_.rank), rank_plan_.generation, {});
+}
+
+void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
+                   const std::function<void(std::size_t)>& after_action) {
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     rings_[i].posted = 0;
     if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
@@ -67,7 +76,7 @@ void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan
     wait_for(plans[i]);
     marks.begin = device_.mark();
     if (extra_work_) extra_work_();
-    work(list[i], plans[i], with_gradient, dloss);
+    work(list[i], plans[i]);
     marks.end = device_.mark();
     send(plans[i]);
     marks_.push_back(marks);
@@ -110,7 +119,7 @@ void Executor::wait_for(const ActionPlan& plan) {
   phase_ = Phase::working;
 }
 
-void Executor::work(const Action& action, const ActionPlan& plan, bool with_gradient, float dloss) {
+void Executor::work(const Action& action, const ActionPlan& plan) {
   const StagePlan& stage_plan = rank_plan_.stage_plan(action.stage);
   Stage& stage = stages_[static_cast<std::size_t>(&stage_plan - rank_plan_.stages.data())];
   const ParameterView parameters{
@@ -131,11 +140,13 @@ void Executor::work(const Action& action, const ActionPlan& plan, bool with_grad
                          .scratch = memory_.scratch(),
                          .tokens = memory_.tokens(action.micro_batch),
                          .targets = memory_.targets(action.micro_batch),
-                         .losses = memory_.losses(action.micro_batch)};
-  if (forward) stage.forward(slots, parameters, dloss, with_gradient);
+                         .losses = memory_.losses(action.micro_batch),
+                         .next_logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
+                         .next_row = row_};
+  if (forward) stage.forward(slots, parameters, dloss_, mode_ == Mode::training);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
-  if (with_gradient && memory_.group_gradients() != nullptr) flush_group(action);
+  if (mode_ == Mode::training && memory_.group_gradients() != nullptr) flush_group(action);
 }
 
 // After the last micro-batch of a group has added its part to a tensor's group sum, the group joins the total. The
@@ -169,7 +180,9 @@ void Executor::run_alone(const Action& action, float dloss) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool same_op = list[i].op == action.op || (list[i].op == Op::backward && action.op != Op::forward);
     if (!same_op || list[i].stage != action.stage || list[i].micro_batch != action.micro_batch) continue;
-    work(action, rank_plan_.actions[i], /*with_gradient=*/true, dloss);
+    mode_ = Mode::training;
+    dloss_ = dloss;
+    work(action, rank_plan_.actions[i]);
     return;
   }
   throw std::logic_error("action " + to_string(action) + " is not in the list of rank " +

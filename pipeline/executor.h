@@ -32,6 +32,9 @@ class Executor {
   void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
+  // Runs the list of generation: the logits of row `row` of micro-batch 0 arrive in memory.next_logits() where the head
+  // is.
+  void next_logits(std::int64_t row);
 
   // Runs one action (not a W of a B: name I and W) outside of any list, on the buffers of its place in the training
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
@@ -56,11 +59,12 @@ class Executor {
     int expected = 0;             // messages of this list
   };
 
-  void run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, bool with_gradient, float dloss,
+  enum class Mode : std::uint8_t { training, validation, generation };
+  void run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
            const std::function<void(std::size_t)>& after_action);
   void post_receive(std::size_t ring);
   void wait_for(const ActionPlan& plan);
-  void work(const Action& action, const ActionPlan& plan, bool with_gradient, float dloss);
+  void work(const Action& action, const ActionPlan& plan);
   void flush_group(const Action& action);
   void send(const ActionPlan& plan);
 
@@ -73,6 +77,9 @@ class Executor {
   std::vector<Stage> stages_;  // parallel to rank_plan_.stages
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
+  Mode mode_ = Mode::training;
+  float dloss_ = 0;
+  std::int64_t row_ = 0;  // of generation
   std::function<void()> extra_work_;
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;

@@ -63,10 +63,11 @@ class RankPlanner {
     plan_.layout = arena_layout(request.model, units);
   }
 
-  RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation) {
-    plan_.actions = walk(training, /*with_gradient=*/true);
-    hand_overs_.clear();
+  RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,
+                  const std::vector<Action>& generation) {
+    if (request_.training) plan_.actions = walk(training, /*with_gradient=*/true);
     plan_.validation = walk(validation, /*with_gradient=*/false);
+    plan_.generation = walk(generation, /*with_gradient=*/false);
     for (std::size_t i = 0; i < pool_numbers_.size(); ++i) plan_.pools[i].slots = pool_numbers_[i].count();
     add_memory_lines(request_, plan_);
     return std::move(plan_);
@@ -125,6 +126,7 @@ class RankPlanner {
 
   std::vector<ActionPlan> walk(const std::vector<Action>& list, bool with_gradient) {
     messages_.clear();
+    hand_overs_.clear();
     std::vector<ActionPlan> planned;
     planned.reserve(list.size());
     int live = 0;
@@ -286,11 +288,13 @@ Plan make_plan(const PlanRequest& request) {
   plan.request = request;
   std::vector<int> validation_queues;
   plan.validation = forward_only(request.schedule, request.batch.micro_batches, &validation_queues);
+  plan.generation = forward_only(request.schedule, 1);
   const ChannelTable table(request.schedule.placement);
   const std::vector<int> slots = receive_slots(request, table, validation_queues);
   for (int r = 0; r < request.schedule.ranks; ++r) {
     RankPlanner planner(request, table, slots, r);
-    plan.ranks.push_back(planner.finish(request.schedule.actions(r), plan.validation.actions(r)));
+    plan.ranks.push_back(
+        planner.finish(request.schedule.actions(r), plan.validation.actions(r), plan.generation.actions(r)));
   }
   return plan;
 }

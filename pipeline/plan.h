@@ -37,6 +37,7 @@ struct PlanRequest {
   Precision precision = Precision::fp32;
   std::int64_t workspace_bytes = 0;  // Device::workspace_bytes for these sizes
   Costs costs;                       // for the lengths of the message queues
+  bool training = true;              // false: validation and generation alone, without gradients and optimizer state
   bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
 };
 
@@ -88,7 +89,8 @@ struct RankPlan {
   std::vector<Pool> pools;
   std::vector<Ring> rings;
   std::vector<ActionPlan> actions;     // parallel to the schedule's list
-  std::vector<ActionPlan> validation;  // parallel to the forward-only list
+  std::vector<ActionPlan> validation;  // parallel to the list of Plan::validation
+  std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
   ArenaLayout layout;
   std::int64_t boundary_bytes = 0;  // of one ring slot
   std::int64_t scratch_bytes = 0;
@@ -103,7 +105,8 @@ struct RankPlan {
 
 struct Plan {
   PlanRequest request;
-  Schedule validation;  // forward only
+  Schedule validation;  // forward only, m micro-batches
+  Schedule generation;  // forward only, one micro-batch
   std::vector<RankPlan> ranks;
 };
 

@@ -53,16 +53,21 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   if (request.precision == Precision::bf16) {
     line(memory::low_parameters, plan.layout.elements * element_size(request.precision));
   }
-  if (request.spare_parameters) line(memory::spare_parameters, plan.layout.elements * kFloat);
-  line(memory::gradients, plan.layout.gradient_elements * kFloat);
-  const bool bidirectional = request.schedule.placement.kind == Placement::Kind::bidirectional;
-  if (request.batch.groups > 1 && !bidirectional) line(memory::group_gradients, plan.layout.gradient_elements * kFloat);
-  line(memory::first_moment, plan.layout.elements * kFloat);
-  line(memory::second_moment, plan.layout.elements * kFloat);
+  if (request.training) {
+    if (request.spare_parameters) line(memory::spare_parameters, plan.layout.elements * kFloat);
+    line(memory::gradients, plan.layout.gradient_elements * kFloat);
+    const bool bidirectional = request.schedule.placement.kind == Placement::Kind::bidirectional;
+    if (request.batch.groups > 1 && !bidirectional) {
+      line(memory::group_gradients, plan.layout.gradient_elements * kFloat);
+    }
+    line(memory::first_moment, plan.layout.elements * kFloat);
+    line(memory::second_moment, plan.layout.elements * kFloat);
+  }
   for (const Pool& pool : plan.pools) line(pool_name(pool).c_str(), pool.slots * pool.slot_bytes);
   line(memory::messages, ring_bytes(plan));
   const std::int64_t tokens = request.batch.micro_batches * aligned(request.batch.micro_batch_tokens() * kFloat);
-  line(memory::tokens, (plan.has_embedding ? tokens : 0) + (plan.has_head ? 2 * tokens : 0));
+  const std::int64_t logits = aligned(request.model.padded_vocab() * kFloat);
+  line(memory::tokens, (plan.has_embedding ? tokens : 0) + (plan.has_head ? 2 * tokens + logits : 0));
   line(memory::scratch, plan.scratch_bytes);
   line(memory::workspace, request.workspace_bytes);
   line(memory::norms,

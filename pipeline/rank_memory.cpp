@@ -104,6 +104,8 @@ float* RankMemory::losses(int micro_batch) const {
   return reinterpret_cast<float*>(token_block(plan_.has_embedding ? 2 : 1) + micro_batch * token_stride_);
 }
 
+void* RankMemory::next_logits() const { return plan_.has_head ? token_block(plan_.has_embedding ? 3 : 2) : nullptr; }
+
 AdamWScalars* RankMemory::scalars() const {
   const std::int64_t bytes = plan_.memory[static_cast<std::size_t>(norms_)].bytes;
   return reinterpret_cast<AdamWScalars*>(static_cast<char*>(line(norms_)) + bytes - 256);

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
+
+#include "pipeline/sampling.h"
 
 namespace train_gpt {
 namespace {
