@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "data/manifest.h"
+#include "pipeline/plan_memory.h"
 #include "pipeline/schedule_catalog.h"
 #include "pipeline/schedule_csv.h"
 #include "pipeline/validate.h"
@@ -62,6 +63,28 @@ BatchShape batch_shape(const Options& options, const Schedule& schedule) {
                    .groups = options.batch.accumulation_groups};
   if (schedule.placement.kind == Placement::Kind::bidirectional && batch.groups == 1) batch.groups = 2;
   return batch;
+}
+
+Partition chosen_partition(const Options& options, const ModelConfig& model, const Schedule& schedule) {
+  const int depth = schedule.placement.depth();
+  if (options.pipeline.partition.kind == PartitionOption::Kind::list) {
+    check_partition(options.pipeline.partition.units, model, depth);
+    return options.pipeline.partition.units;
+  }
+  return uniform_partition(model, depth);
+}
+
+void check_memory_limit(const Plan& plan, std::int64_t limit) {
+  if (limit <= 0) return;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.total_bytes() <= limit) continue;
+    throw std::invalid_argument("--memory-limit " + std::to_string(limit) + " (" + format_bytes(limit) + "): rank " +
+                                std::to_string(rank.rank) + " needs " + std::to_string(rank.total_bytes()) +
+                                " bytes (" + format_bytes(rank.total_bytes()) +
+                                "). Take a schedule that keeps fewer activations (1f1b instead of gpipe), --recompute "
+                                "auto, more ranks, or a smaller "
+                                "--micro-batch-size");
+  }
 }
 
 OptimizerSettings optimizer_settings(const Options& options) {

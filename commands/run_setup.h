@@ -17,6 +17,12 @@ Schedule chosen_schedule(const Options& options, int p);
 // b, T, m, d and G. Bidirectional schedules force two accumulation groups.
 BatchShape batch_shape(const Options& options, const Schedule& schedule);
 
+// --partition: units per stage as given, or cut uniformly.
+Partition chosen_partition(const Options& options, const ModelConfig& model, const Schedule& schedule);
+
+// Throws std::invalid_argument with a suggestion when a rank of the plan needs more than `limit` bytes (0: no limit).
+void check_memory_limit(const Plan& plan, std::int64_t limit);
+
 OptimizerSettings optimizer_settings(const Options& options);
 
 // Everything but the partition and the costs.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
@@ -64,6 +65,19 @@ Session::Session(const Options& options) {
   world_ = inject_delays(std::move(world_), delays_);
 }
 
+int with_session(const Options& options, const std::function<int(Session&)>& body) {
+  Session session(options);
+  try {
+    return body(session);
+  } catch (const std::exception& error) {
+    if (session.agreed_to_end()) throw;
+    std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", session.world().rank(), error.what());
+    std::fflush(stderr);
+    session.world().abort(1);
+    std::abort();
+  }
+}
+
 void Session::together(const std::function<void()>& setup) {
   // One byte of status, then the message.
   std::string outcome(1, '0');
@@ -84,6 +98,7 @@ void Session::together(const std::function<void()>& setup) {
   }
   world_->broadcast_host(&verdict, 1, 0);
   if (verdict == '0') return;
+  agreed_ = true;
   if (world_->rank() != 0) throw QuietExit{verdict - '0'};
   if (verdict == '2') throw std::invalid_argument(message);
   throw std::runtime_error(message);

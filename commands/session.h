@@ -32,6 +32,8 @@ class Session {
   // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
   // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
   void together(const std::function<void()>& setup);
+  // True once all ranks have agreed to end.
+  bool agreed_to_end() const { return agreed_; }
 
  private:
   MpiSession mpi_;
@@ -39,6 +41,10 @@ class Session {
   std::unique_ptr<Device> device_;
   DelaySpec delays_;
   std::string resources_;
+  bool agreed_ = false;
 };
+
+// Runs `body` in a session; a failure that the other ranks do not know of is printed and ends the whole job.
+int with_session(const Options& options, const std::function<int(Session&)>& body);
 
 }  // namespace train_gpt

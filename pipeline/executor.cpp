@@ -36,11 +36,14 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
   for (const StagePlan& stage : rank_plan_.stages) stages_.emplace_back(device_, stage.shape);
   for (const Ring& ring : rank_plan_.rings)
     rings_.push_back({std::vector<Ticket>(static_cast<std::size_t>(ring.slots)), 0, 0});
+  marks_.reserve(rank_plan_.actions.size());
+  last_progress_ = steady_seconds();
+}
+
+void Executor::open() {
   std::vector<Communicator::ChannelEnds> ends;
   for (const Channel& channel : table_.channels()) ends.push_back({channel.source, channel.destination});
   pipeline_.open_channels(ends);
-  marks_.reserve(rank_plan_.actions.size());
-  last_progress_ = steady_seconds();
 }
 
 void Executor::train_step(float dloss, const std::function<void(std::size_t)>& after_action) {

@@ -23,8 +23,11 @@ struct ActionMarks {
 
 class Executor {
  public:
-  // `pipeline` has the ranks of one pipeline; opens its channels (collective). All referenced objects outlive this one.
+  // `pipeline` has the ranks of one pipeline. All referenced objects outlive this one.
   Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory);
+
+  // Opens the pipeline's channels; collective.
+  void open();
 
   // Runs the training list of this rank once: gradients are added to memory.gradients(), losses are written. `dloss` is
   // 1 / valid targets of the step. Tokens and targets are in memory before.

@@ -157,7 +157,8 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch) {
   report_.assign(times_end + static_cast<std::size_t>(atom_count(plan_.request.model)), 0.0);
   const std::span<double> report(report_);
   micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
-  RankTimes times = rank_times(device_, executor_.marks());
+  last_marks_ = executor_.marks();
+  RankTimes times = rank_times(device_, last_marks_);
   const double flushed = times.last_end;
   times.post_flush = post_flush_;
   times.write(report.subspan(losses_end + static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));

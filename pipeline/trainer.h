@@ -50,6 +50,9 @@ class Trainer {
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting);
 
+  // Opens the channels; collective, before the first step, validation or measurement.
+  void open() { executor_.open(); }
+
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
   void save(const std::string& path, Precision precision);  // collective
@@ -70,6 +73,8 @@ class Trainer {
   // trace.
   StageCosts measure_stages();
 
+  // Marks of the last training step's actions.
+  const std::vector<ActionMarks>& last_step_marks() const { return last_marks_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
@@ -98,7 +103,8 @@ class Trainer {
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
   std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
-  double post_flush_ = 0;       // ms, of the step before: a step's own is not over when it is reported
+  std::vector<ActionMarks> last_marks_;
+  double post_flush_ = 0;  // ms, of the step before: a step's own is not over when it is reported
 };
 
 }  // namespace train_gpt

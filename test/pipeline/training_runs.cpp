@@ -57,6 +57,7 @@ Outcome train(const Run& run) {
     const auto device = make_cpu_device(run.threads);
     Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
     Trainer trainer(*device, groups, plan, optimizer);
+    trainer.open();
     trainer.initialise(7);
     Outcome mine;
     for (std::int64_t step = 0; step < run.steps; ++step) {

@@ -1,0 +1,232 @@
+#include "commands/training_run.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "data/byte_tokenizer.h"
+#include "pipeline/draw_table.h"
+#include "pipeline/draw_timeline.h"
+#include "pipeline/measured_timeline.h"
+#include "pipeline/plan_memory.h"
+#include "pipeline/validate.h"
+
+namespace train_gpt {
+namespace {
+
+std::string model_line(const ModelConfig& model, const BatchShape& batch) {
+  return "model: " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) + " heads, hidden " +
+         std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +
+         (model.tied ? ", tied" : ", untied") + ": " + std::to_string(parameter_count(model)) +
+         " parameters; step: " + std::to_string(batch.replicas) + " x " + std::to_string(batch.micro_batches) +
+         " micro-batches of " + std::to_string(batch.rows) + " rows of " + std::to_string(batch.seq_len) + " = " +
+         std::to_string(batch.step_tokens()) + " tokens";
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Session& session, const Options& options) : session_(session), options_(options) {
+  session_.together([&] { open_inputs(); });
+  make_plan_and_trainer();
+  install_hooks();
+  log_->text(session_.resources());
+  log_->text(model_line(model_, plan_.request.batch));
+  for (const std::string& notice : notices_) log_->text("note: " + notice);
+  log_->text(memory_table(plan_));
+  session_.together([&] {
+    if (options_.model.init_file.empty()) {
+      trainer_->initialise(options_.data.seed);
+    } else {
+      trainer_->load(ModelFile(options_.model.init_file));
+    }
+  });
+  predict();
+}
+
+// Everything that needs files or sizes and no other rank.
+void TrainingRun::open_inputs() {
+  layout_ = make_layout(session_.world().size(), options_.batch.data_parallel);
+  model_ = model_config(options_);
+  schedule_ = chosen_schedule(options_, layout_.pipeline);
+  notices_ = ::train_gpt::validate(schedule_).notices;
+  const BatchShape batch = batch_shape(options_, schedule_);
+  if (batch.seq_len > model_.max_seq_len) {
+    throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
+                                std::to_string(model_.max_seq_len) + " positions: lower it or raise --max-seq-len");
+  }
+  train_data_.emplace(options_.data.train_data, "--train-data", batch.seq_len, model_.vocab);
+  train_data_->require_rows(batch.step_rows());
+  if (!options_.data.val_data.empty()) {
+    val_data_.emplace(options_.data.val_data, "--val-data", batch.seq_len, model_.vocab);
+    val_data_->require_batches(options_.run.val_batches, batch.step_rows());
+  }
+  optimizer_settings(options_);
+  std::error_code error;
+  std::filesystem::create_directories(options_.run.output, error);
+  if (error || !std::filesystem::is_directory(options_.run.output)) {
+    throw std::invalid_argument("--output " + options_.run.output + " is not a directory that can be written: " +
+                                (error ? error.message() : "a file of that name exists"));
+  }
+}
+
+void TrainingRun::make_plan_and_trainer() {
+  session_.together([&] {
+    PlanRequest request = plan_request(options_, model_, schedule_, session_.device());
+    request.partition = chosen_partition(options_, model_, schedule_);
+    plan_ = make_plan(request);
+    check_memory_limit(plan_, options_.pipeline.memory_limit);
+    const int rank = session_.world().rank();
+    log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/false);
+    state_ = std::make_unique<StateFile>(options_.run.output, rank, session_.world().size());
+  });
+  groups_ = make_groups(session_.world(), layout_, schedule_, model_);
+  session_.together(
+      [&] { trainer_ = std::make_unique<Trainer>(session_.device(), groups_, plan_, optimizer_settings(options_)); });
+  trainer_->open();
+}
+
+void TrainingRun::install_hooks() {
+  watchdog_ = std::make_unique<Watchdog>(*state_, options_.run.output, session_.world().rank(), session_.world().size(),
+                                         [this] { return trainer_->executor().doing(); });
+  trainer_->set_hooks([this] { watchdog_->while_computing(); }, [this] { watchdog_->while_waiting(); });
+  const DelaySpec& delays = session_.delays();
+  const bool here = delays.rank < 0 || delays.rank == session_.world().rank();
+  if (!here || (delays.action <= 0 && delays.step <= 0)) return;
+  auto random = std::make_shared<std::mt19937_64>(delays.seed + static_cast<std::uint64_t>(session_.world().rank()));
+  trainer_->executor().set_extra_work([this, random, delays] {
+    const double ms = delays.step + std::uniform_real_distribution<>(0, delays.action)(*random);
+    const double end = monotonic_seconds() + ms / 1000;
+    while (monotonic_seconds() < end) {  // in slices, so that messages move on
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      groups_.progress();
+      watchdog_->while_computing();
+    }
+  });
+}
+
+// Measures the stages, simulates the schedule with what they cost, and says what to expect.
+void TrainingRun::predict() {
+  const StageCosts costs = trainer_->measure_stages();
+  predicted_ = simulate(schedule_, costs);
+  log_->plan(plan_, predicted_.bubble, predicted_.makespan);
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span %.1f%%)",
+                schedule_.name.c_str(), predicted_.makespan, 100 * predicted_.bubble, 100 * predicted_.bubble_span);
+  log_->text(text);
+}
+
+Batch TrainingRun::training_batch(std::int64_t step) const {
+  const SampleOrder order{.windows = train_data_->window_count(),
+                          .rows = plan_.request.batch.step_rows(),
+                          .shuffle = options_.data.shuffle,
+                          .seed = options_.data.seed};
+  return {
+      .inputs = [this, order, step](std::int32_t* out,
+                                    std::int64_t row) { train_data_->read_inputs(out, order.window(step, row)); },
+      .targets = [this, order, step](std::int32_t* out,
+                                     std::int64_t row) { train_data_->read_targets(out, order.window(step, row)); }};
+}
+
+double TrainingRun::validate() {
+  const std::int64_t rows = plan_.request.batch.step_rows();
+  double sum = 0;
+  for (std::int64_t k = 0; k < options_.run.val_batches; ++k) {
+    const Batch batch{
+        .inputs = [&](std::int32_t* out, std::int64_t row) { val_data_->read_inputs(out, k * rows + row); },
+        .targets = [&](std::int32_t* out, std::int64_t row) { val_data_->read_targets(out, k * rows + row); }};
+    sum += trainer_->validate(batch);
+  }
+  return sum / static_cast<double>(options_.run.val_batches);
+}
+
+void TrainingRun::train() {
+  const RunOptions& run = options_.run;
+  const auto validate_and_log = [&](std::int64_t step) {
+    state_->set_stepping(true);
+    const double loss = validate();
+    state_->set_stepping(false);
+    log_->validation(step, loss);
+  };
+  for (std::int64_t s = 0; s < run.steps; ++s) {
+    state_->set_step(s);
+    if (val_data_ && run.val_every > 0 && s % run.val_every == 0) validate_and_log(s);
+    if (run.sample_every > 0 && s > 0 && s % run.sample_every == 0) show_sample(s);
+    step(s);
+  }
+  if (val_data_) validate_and_log(run.steps);
+  if (run.sample_every > 0) show_sample(run.steps);
+  show_last_step();
+  const std::string model_path = run.output + "/model.bin";
+  trainer_->save(model_path, Precision::fp32);
+  log_->text("model written to " + model_path);
+  log_->end(trainer_->parameter_hash(), last_loss_);
+  state_->finish();
+}
+
+int TrainingRun::guarded(const std::function<void()>& body) {
+  const std::string who = "rank " + std::to_string(session_.world().rank());
+  try {
+    body();
+    return 0;
+  } catch (const PeerFailure& failure) {
+    std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), failure.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), error.what());
+    std::fflush(stderr);
+    watchdog_->announce(error.what());
+  }
+  std::fflush(stderr);
+  session_.world().abort(1);
+  std::abort();
+}
+
+void TrainingRun::step(std::int64_t s) {
+  state_->set_stepping(true);
+  StepReport report;
+  report.step = s;
+  report.steps = options_.run.steps;
+  report.tokens = plan_.request.batch.step_tokens();
+  report.result = trainer_->step(s, training_batch(s));
+  state_->set_stepping(false);
+  const auto pipeline =
+      std::span<const RankTimes>(report.result.times).first(static_cast<std::size_t>(layout_.pipeline));
+  report.bubble = step_bubble(pipeline);
+  report.bubble_predicted = predicted_.bubble;
+  last_loss_ = report.result.loss;
+  log_->step(report);
+}
+
+void TrainingRun::show_sample(std::int64_t s) {
+  constexpr std::int64_t kTokens = 120;
+  std::string text;
+  ByteDecoder decoder;
+  const bool bytes = is_byte_level(model_.vocab);
+  const std::vector<std::int32_t> prompt = {bytes ? kByteEndOfText : 0};
+  trainer_->generate(prompt, kTokens, 0.8, options_.data.seed + static_cast<std::uint64_t>(s),
+                     [&](std::int32_t id) { text += bytes ? decoder.push(id) : std::to_string(id) + " "; });
+  log_->text("sample after " + std::to_string(s) + " steps:\n" + text + (bytes ? decoder.finish() : ""));
+}
+
+// The last step as it was measured: a table per rank, a text timeline, and the files that --svg names.
+void TrainingRun::show_last_step() {
+  const MeasuredStep step = gather_step(session_.device(), groups_, trainer_->last_step_marks());
+  if (!session_.is_first() || step.empty() || step.front().empty()) return;
+  const Simulation measured = as_simulation(step, predicted_);
+  const Timeline now = timeline(schedule_, measured);
+  log_->text("the last step, measured:\n" + draw_text(now));
+  if (options_.run.svg.empty()) return;
+  Timeline expected = timeline(schedule_, predicted_);
+  expected.title = "predicted: " + expected.title;
+  Timeline actual = now;
+  actual.title = "measured: " + actual.title;
+  std::ofstream file(options_.run.svg);
+  file << draw_svg({actual, expected});
+  if (!file.flush()) throw std::runtime_error("--svg " + options_.run.svg + " cannot be written");
+  log_->text("timeline drawn to " + options_.run.svg);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,57 @@
+// A training run from options to log: the plan, the trainer, the data, and what is told about them.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "commands/run_log.h"
+#include "commands/run_setup.h"
+#include "commands/session.h"
+#include "data/sample_order.h"
+#include "data/token_dataset.h"
+#include "pipeline/state_file.h"
+#include "pipeline/watchdog.h"
+
+namespace train_gpt {
+
+class TrainingRun {
+ public:
+  // Checks all input on all ranks, plans, allocates, initialises. Collective.
+  TrainingRun(Session& session, const Options& options);
+
+  void train();
+  // Runs `body` after set-up. A failure of this rank is told to the others and ends the whole job: whoever fails first
+  // says why, the others say where they were. Returns the exit status.
+  int guarded(const std::function<void()>& body);
+  // Mean loss over --val-batches batches of the validation data.
+  double validate();
+
+ private:
+  void open_inputs();
+  void make_plan_and_trainer();
+  void predict();
+  void install_hooks();
+  void step(std::int64_t step);
+  void show_sample(std::int64_t step);
+  void show_last_step();
+  Batch training_batch(std::int64_t step) const;
+
+  Session& session_;
+  const Options& options_;
+  Layout layout_;
+  ModelConfig model_;
+  Schedule schedule_;
+  std::vector<std::string> notices_;
+  std::optional<TokenDataset> train_data_;
+  std::optional<TokenDataset> val_data_;
+  Plan plan_;
+  Groups groups_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<StateFile> state_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<RunLog> log_;
+  Simulation predicted_;
+  double last_loss_ = 0;
+};
+
+}  // namespace train_gpt
