@@ -8,10 +8,12 @@
 
 SANITIZE ?= 0
 BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,build)
-MAKEFLAGS += --no-print-directory
+MAKEFLAGS += --no-print-directory --jobs=$(shell nproc)
 .DEFAULT_GOAL := all
 FOLDERS := commands pipeline model data kernels/cpu kernels
 SCRIPTED_GOALS := deps format help clean
+# These two must work on a fresh machine: what is missing is installed (with apt, as root), not only named.
+INSTALL ?= $(if $(filter demo test check,$(MAKECMDGOALS)),1)
 
 # ---- what this machine has: scripts/find_libraries.sh test-links every library and writes config.mk ----------------------
 ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS)),)
@@ -19,7 +21,7 @@ ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS)),)
 endif
 $(BUILD)/config.mk: scripts/find_libraries.sh Makefile
 	@mkdir -p $(BUILD)
-	@CUDA='$(CUDA)' MPI_HOME='$(MPI_HOME)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_libraries.sh $@
+	@INSTALL='$(INSTALL)' CUDA='$(CUDA)' MPI_HOME='$(MPI_HOME)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_libraries.sh $@
 
 comma := ,
 OPTIMISE := $(if $(filter 1,$(SANITIZE)),-O1 -fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,-O3)
@@ -68,11 +70,20 @@ endef
 $(foreach s,$(SUITES),$(eval $(call suite_rule,$(s))))
 EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp),$(s)))
 
+TEST_COMMANDS = $(EXISTING_SUITES:%=$(BUILD)/test_%)
 test: $(EXISTING_SUITES:%=$(BUILD)/test_%) train_gpt
-	@set -e; for suite in $(EXISTING_SUITES); do $(BUILD)/test_$$suite --gtest_brief=1; done
+	@scripts/run_tests.sh $(foreach c,$(TEST_COMMANDS),'$(c)')
 
-# ---- CUDA without a GPU: the host emulator and its tests ----------------------------------------------------------------
-include test/emulator/emulator.mk
+demo: train_gpt
+	@scripts/demo.sh ./train_gpt
+
+deps:
+	@INSTALL=1 CXX='$(CXX)' scripts/find_libraries.sh
+
+LINTED = $(shell git ls-files '*.cpp' | grep -v '^test/emulator/')
+lint: $(BUILD)/config.mk
+	@git ls-files '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
+	@echo $(LINTED) | tr ' ' '\n' | xargs -P $$(nproc) -n 4 clang-tidy --quiet -- -x c++ $(CXXFLAGS_ALL) 2>/dev/null
 
 # ---- benchmarks: one program per file of test/bench/ --------------------------------------------------------------------
 BENCHES := $(patsubst test/bench/%.cpp,$(BUILD)/%,$(wildcard test/bench/*_bench.cpp))

@@ -9,12 +9,6 @@
 #include "pipeline/validate.h"
 
 namespace train_gpt {
-namespace {
-
-LearningRateShape shape_of(LearningRateSchedule schedule) { return learning_rate_shape(to_string(schedule)); }
-
-}  // namespace
-
 ModelConfig model_config(const Options& options) {
   const ModelOptions& wanted = options.model;
   if (!wanted.init_file.empty()) return ModelFile(wanted.init_file).config();
@@ -90,7 +84,7 @@ void check_memory_limit(const Plan& plan, std::int64_t limit) {
 OptimizerSettings optimizer_settings(const Options& options) {
   const OptimizerOptions& wanted = options.optimizer;
   OptimizerSettings settings;
-  settings.learning_rate = {.shape = shape_of(wanted.lr_schedule),
+  settings.learning_rate = {.shape = wanted.lr_schedule,
                             .peak = wanted.learning_rate,
                             .steps = options.run.steps,
                             .warmup_steps = wanted.warmup_steps,

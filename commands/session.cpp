@@ -43,7 +43,8 @@ Session::Session(const Options& options) {
   const HostPlace place = host_place();
   together([&] {
     if (options.device.device == DeviceKind::cuda || options.device.device == DeviceKind::timed) {
-      throw std::invalid_argument(std::string("--device ") + to_string(options.device.device) +
+      throw std::invalid_argument(std::string("--device ") +
+                                  (options.device.device == DeviceKind::cuda ? "cuda" : "timed") +
                                   " is not part of this build; use --device cpu");
     }
     if (options.device.precision == Precision::bf16) {

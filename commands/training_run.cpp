@@ -43,7 +43,7 @@ TrainingRun::TrainingRun(Session& session, const Options& options) : session_(se
       trainer_->load(ModelFile(options_.model.init_file));
     }
   });
-  predict();
+  if (trains()) predict();
 }
 
 // Everything that needs files or sizes and no other rank.
@@ -57,8 +57,12 @@ void TrainingRun::open_inputs() {
     throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
                                 std::to_string(model_.max_seq_len) + " positions: lower it or raise --max-seq-len");
   }
-  train_data_.emplace(options_.data.train_data, "--train-data", batch.seq_len, model_.vocab);
-  train_data_->require_rows(batch.step_rows());
+  if (trains()) {
+    train_data_.emplace(options_.data.train_data, "--train-data", batch.seq_len, model_.vocab);
+    train_data_->require_rows(batch.step_rows());
+  } else if (options_.data.val_data.empty()) {
+    throw std::invalid_argument("evaluate needs --val-data GLOB, the token files to evaluate on");
+  }
   if (!options_.data.val_data.empty()) {
     val_data_.emplace(options_.data.val_data, "--val-data", batch.seq_len, model_.vocab);
     val_data_->require_batches(options_.run.val_batches, batch.step_rows());
@@ -75,6 +79,7 @@ void TrainingRun::open_inputs() {
 void TrainingRun::make_plan_and_trainer() {
   session_.together([&] {
     PlanRequest request = plan_request(options_, model_, schedule_, session_.device());
+    request.training = trains();
     request.partition = chosen_partition(options_, model_, schedule_);
     plan_ = make_plan(request);
     check_memory_limit(plan_, options_.pipeline.memory_limit);
@@ -141,6 +146,15 @@ double TrainingRun::validate() {
     sum += trainer_->validate(batch);
   }
   return sum / static_cast<double>(options_.run.val_batches);
+}
+
+void TrainingRun::evaluate() {
+  state_->set_stepping(true);
+  const double loss = validate();
+  state_->set_stepping(false);
+  log_->validation(0, loss);
+  log_->end(trainer_->parameter_hash(), loss);
+  state_->finish();
 }
 
 void TrainingRun::train() {

@@ -23,10 +23,12 @@ class TrainingRun {
   // Runs `body` after set-up. A failure of this rank is told to the others and ends the whole job: whoever fails first
   // says why, the others say where they were. Returns the exit status.
   int guarded(const std::function<void()>& body);
-  // Mean loss over --val-batches batches of the validation data.
-  double validate();
+  void evaluate();
 
  private:
+  bool trains() const { return options_.command == Command::train; }
+  // Mean loss over --val-batches batches of the validation data.
+  double validate();
   void open_inputs();
   void make_plan_and_trainer();
   void predict();

@@ -32,7 +32,11 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   tokens_ = find(memory::tokens);
   norms_ = find(memory::norms);
   int next_line = 0;
-  for (const Pool& pool : plan_.pools) {  // pools and their lines come in the same order
+  for (const Pool& pool : plan_.pools) {  // pools and their lines come in the same order; an empty pool has none
+    if (pool.slots == 0) {
+      pool_lines_.push_back(-1);
+      continue;
+    }
     while (plan_.memory[static_cast<std::size_t>(next_line)].name != pool_name(pool)) ++next_line;
     pool_lines_.push_back(next_line++);
   }

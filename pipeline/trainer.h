@@ -61,10 +61,10 @@ class Trainer {
   StepResult step(std::int64_t step, const Batch& batch);
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
-  // Continues `prompt` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
-  // the last T ids; temperature 0 takes the likeliest id. Depends on parameters, prompt, temperature and seed alone.
+  // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
+  // the last T ids; temperature 0 takes the likeliest id. Depends on parameters, ids, temperature and seed alone.
   // Collective.
-  void generate(std::vector<std::int32_t> prompt, std::int64_t count, double temperature, std::uint64_t seed,
+  void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
                 const std::function<void(std::int32_t)>& take);
   // 16 hex digits over all parameters in canonical order; collective.
   std::string parameter_hash();
@@ -85,7 +85,8 @@ class Trainer {
   void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
   double mean_loss(std::span<const double> losses) const;
   double update(std::int64_t step, double norm);
-  void next_logits_to_host(std::vector<char>& raw, std::span<float> logits);
+  bool draws_tokens() const;
+  std::vector<float> next_logits();
   void issue_due(std::size_t done);
   void issue(const LoweredAction& action);
   void finish_reduction();

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Finds the libraries by compiling and linking a small program against each, and writes what it found to the make file $1.
-# A package that is missing is named together with the command that installs it.
-# Environment: CXX, MPI_HOME (prefix of an MPI installation), CUDA (0 leaves the GPU out), NCCL_HOME.
+# Finds the libraries by compiling and linking a small program against each, and writes what it found to the make file $1
+# (without it: only installs). A package that is missing is named together with the command that installs it.
+# Environment: CXX, MPI_HOME (prefix of an MPI installation), CUDA (0 leaves the GPU out), NCCL_HOME; INSTALL=1 installs what
+# is missing with apt-get.
 set -u
-out=$1
+out=${1:-/dev/null}
 CXX=${CXX:-g++}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 missing=()
@@ -30,9 +31,20 @@ first_that_links() {
   return 1
 }
 
+# install PACKAGE..: with apt-get, as root or through sudo
+install() {
+  local root=()
+  [ "$(id -u)" -eq 0 ] || root=(sudo -n)
+  echo "installing: $*"
+  { "${root[@]}" apt-get update -qq && DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq "$@"; } \
+    >"$work/apt" 2>&1 || { tail -n 5 "$work/apt" >&2; return 1; }
+}
+
 if ! command -v "$CXX" >/dev/null; then
-  echo "error: no C++ compiler '$CXX'. Install one: apt-get install g++" >&2
-  exit 1
+  if [ "${INSTALL:-}" != 1 ] || [ "$CXX" != g++ ] || ! install g++; then
+    echo "error: no C++ compiler '$CXX'. Install one (apt-get install g++), or name another with CXX=" >&2
+    exit 1
+  fi
 fi
 
 openmp=
@@ -47,7 +59,7 @@ if [ -n "${MPI_HOME:-}" ]; then
 else
   mpi=$(first_that_links "$mpi_program" "-isystem /usr/include/x86_64-linux-gnu/mpich -lmpich" \
     "$(mpicxx.mpich -show 2>/dev/null | cut -d' ' -f2-)" "$(mpicxx -show 2>/dev/null | cut -d' ' -f2-)" "-lmpi") ||
-    missing+=(mpich libmpich-dev)
+    missing+=(libmpich-dev)
 fi
 
 blas_program=$'#include <cblas.h>\nextern "C" void openblas_set_num_threads(int);\nint main() { openblas_set_num_threads(1); float x = 1; return cblas_sdot(1, &x, 1, &x, 1) != 1; }'
@@ -58,7 +70,14 @@ links $'#include <cxxopts.hpp>\nint main() { cxxopts::Options o("x"); }' || miss
 links $'#include <nlohmann/json.hpp>\nint main() { return nlohmann::json().size() != 0; }' || missing+=(nlohmann-json3-dev)
 links $'#include <gtest/gtest.h>\nTEST(a, b) {}' -lgtest -lgtest_main -lpthread || missing+=(libgtest-dev)
 
+if [ -z "${MPI_HOME:-}" ] && ! command -v mpirun.mpich >/dev/null && ! command -v mpirun >/dev/null; then
+  missing+=(mpich)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
+  if [ "${INSTALL:-}" = 1 ] && [ "${INSTALLED:-}" != 1 ] && command -v apt-get >/dev/null && install "${missing[@]}"; then
+    rm -rf "$work"
+    INSTALLED=1 exec "$0" "$@"
+  fi
   echo "error: missing: ${missing[*]}" >&2
   echo "Install with: make deps        (apt-get install ${missing[*]})" >&2
   exit 1
