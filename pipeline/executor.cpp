@@ -57,9 +57,9 @@ void Executor::validate() {
   run(plan_.validation.actions(rank_plan_.rank), rank_plan_.validation, {});
 }
 
-void Executor::next_logits(std::int64_t row) {
+void Executor::next_logits(std::int64_t position) {
   mode_ = Mode::generation;
-  row_ = row;
+  position_ = position;
   run(plan_.generation.actions(rank_plan_.rank), rank_plan_.generation, {});
 }
 
@@ -144,8 +144,8 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
                          .tokens = memory_.tokens(action.micro_batch),
                          .targets = memory_.targets(action.micro_batch),
                          .losses = memory_.losses(action.micro_batch),
-                         .next_logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
-                         .next_row = row_};
+                         .logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
+                         .logits_position = position_};
   if (forward) stage.forward(slots, parameters, dloss_, mode_ == Mode::training);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);

@@ -35,9 +35,9 @@ class Executor {
   void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
-  // Runs the list of generation: the logits of row `row` of micro-batch 0 arrive in memory.next_logits() where the head
-  // is.
-  void next_logits(std::int64_t row);
+  // Runs the list of generation: the logits at `position` of every row of micro-batch 0 arrive in memory.next_logits(),
+  // where the head is.
+  void next_logits(std::int64_t position);
 
   // Runs one action (not a W of a B: name I and W) outside of any list, on the buffers of its place in the training
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
@@ -82,7 +82,7 @@ class Executor {
   std::vector<ActionMarks> marks_;
   Mode mode_ = Mode::training;
   float dloss_ = 0;
-  std::int64_t row_ = 0;  // of generation
+  std::int64_t position_ = 0;  // of generation
   std::function<void()> extra_work_;
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;

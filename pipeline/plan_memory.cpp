@@ -66,7 +66,7 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   for (const Pool& pool : plan.pools) line(pool_name(pool).c_str(), pool.slots * pool.slot_bytes);
   line(memory::messages, ring_bytes(plan));
   const std::int64_t tokens = request.batch.micro_batches * aligned(request.batch.micro_batch_tokens() * kFloat);
-  const std::int64_t logits = aligned(request.model.padded_vocab() * kFloat);
+  const std::int64_t logits = aligned(request.batch.rows * request.model.padded_vocab() * kFloat);
   line(memory::tokens, (plan.has_embedding ? tokens : 0) + (plan.has_head ? 2 * tokens + logits : 0));
   line(memory::scratch, plan.scratch_bytes);
   line(memory::workspace, request.workspace_bytes);

@@ -32,7 +32,7 @@ class RankMemory {
   std::int32_t* tokens(int micro_batch) const;   // null where the rank has no embedding
   std::int32_t* targets(int micro_batch) const;  // null where it has no head
   float* losses(int micro_batch) const;
-  void* next_logits() const;  // (Vp), where the rank has a head
+  void* next_logits() const;  // (B,Vp), where the rank has a head
   double* atom_sums() const { return static_cast<double*>(line(norms_)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums
 
