@@ -4,10 +4,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "commands/evaluate.h"
+#include "commands/generate.h"
 #include "commands/help.h"
 #include "commands/launch.h"
 #include "commands/options.h"
 #include "commands/prepare.h"
+#include "commands/session.h"
+#include "commands/status.h"
+#include "commands/train.h"
 
 namespace {
 
@@ -20,6 +25,14 @@ int run(const Options& options) {
   switch (options.command) {
     case Command::prepare:
       return run_prepare(options);
+    case Command::train:
+      return run_train(options);
+    case Command::evaluate:
+      return run_evaluate(options);
+    case Command::generate:
+      return run_generate(options);
+    case Command::status:
+      return run_status(options);
     default:
       throw std::invalid_argument(std::string(to_string(options.command)) + " is not part of this build");
   }
@@ -54,6 +67,8 @@ int main(int argc, char** argv) {
   if (needs_one_rank(options.command) && !first_rank) return 0;
   try {
     return run(options);
+  } catch (const QuietExit& exit) {
+    return exit.status;
   } catch (const std::invalid_argument& error) {
     return report(error, kBadInput);
   } catch (const std::exception& error) {
