@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -15,13 +16,13 @@ using namespace train_gpt;
 
 namespace {
 
-// wte has 300 * 256 elements: more than one atom.
+// wte has 2560 * 32 elements: more than one atom.
 ModelConfig small_model(bool tied) {
   ModelConfig config;
   config.layers = 2;
   config.heads = 2;
-  config.hidden = 256;
-  config.vocab = 300;
+  config.hidden = 32;
+  config.vocab = 2500;
   config.max_seq_len = 8;
   config.tied = tied;
   return config;
@@ -31,8 +32,8 @@ std::vector<MicroBatch> batches(std::uint64_t seed) {
   std::vector<MicroBatch> result(2);
   for (MicroBatch& batch : result)
     for (int i = 0; i < 16; ++i) {
-      batch.tokens.push_back(static_cast<std::int32_t>(splitmix64(seed++) % 300));
-      batch.targets.push_back(static_cast<std::int32_t>(splitmix64(seed++) % 300));
+      batch.tokens.push_back(static_cast<std::int32_t>(splitmix64(seed++) % 2500));
+      batch.targets.push_back(static_cast<std::int32_t>(splitmix64(seed++) % 2500));
     }
   return result;
 }
@@ -83,7 +84,7 @@ TEST(Optimizer, NormIsThatOfAllGradients) {
   const ModelConfig config = small_model(true);
   const std::unique_ptr<Device> device = make_cpu_device(2);
   const auto units = static_cast<std::size_t>(unit_count(config));
-  std::vector<double> sums(static_cast<std::size_t>(atom_count(config)), NAN);
+  std::vector<double> sums(static_cast<std::size_t>(atom_count(config)));
   double expected = 0;
   for (std::size_t first = 0; first < units; first += 2) {
     std::vector<bool> held(units);
@@ -98,7 +99,9 @@ TEST(Optimizer, NormIsThatOfAllGradients) {
         expected += static_cast<double>(values[i]) * static_cast<double>(values[i]);
     }
     std::vector<double> scratch(static_cast<std::size_t>(owned_atoms(config, layout)));
-    gradient_squared_sums(*device, sums, scratch.data(), config, layout, gradients.data());
+    std::vector<double> of_rank(sums.size());  // brought together by adding up, as ranks do it
+    gradient_squared_sums(*device, of_rank, scratch.data(), config, layout, gradients.data());
+    for (std::size_t a = 0; a < sums.size(); ++a) sums[a] += of_rank[a];
   }
   EXPECT_NEAR(gradient_norm(sums), std::sqrt(expected), 1e-9);
 }
@@ -212,6 +215,14 @@ TEST(ParameterHash, SeesEveryBitAndEveryPlace) {
   std::swap(values[wte], values[wte + 1]);
   EXPECT_NE(before, hash());
   std::swap(values[wte], values[wte + 1]);
+  const auto swap_layers = [&] {
+    const auto first = values.begin() + layout.offset_of(tensor_index(config, TensorKind::qkvw, 0));
+    const auto second = values.begin() + layout.offset_of(tensor_index(config, TensorKind::qkvw, 1));
+    std::swap_ranges(first, first + 3 * config.hidden * config.hidden, second);
+  };
+  swap_layers();
+  EXPECT_NE(before, hash()) << "two atoms changed places";
+  swap_layers();
   EXPECT_EQ(before, hash());
 }
 

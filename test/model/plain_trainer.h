@@ -48,8 +48,11 @@ class PlainTrainer {
 
   std::string hash() {
     std::vector<std::uint64_t> hashes(static_cast<std::size_t>(train_gpt::atom_count(chain_.model())));
-    for (StageChain::Rank& rank : chain_.ranks())
-      train_gpt::parameter_hashes(device_, hashes, chain_.model(), rank.layout, rank.values.data());
+    for (StageChain::Rank& rank : chain_.ranks()) {
+      std::vector<std::uint64_t> of_rank(hashes.size());
+      train_gpt::parameter_hashes(device_, of_rank, chain_.model(), rank.layout, rank.values.data());
+      for (std::size_t a = 0; a < hashes.size(); ++a) hashes[a] += of_rank[a];
+    }
     return train_gpt::combined_hash(hashes);
   }
 
@@ -74,9 +77,12 @@ class PlainTrainer {
   double norm() {
     std::vector<double> sums(static_cast<std::size_t>(train_gpt::atom_count(chain_.model())));
     std::vector<double> scratch(sums.size());
-    for (StageChain::Rank& rank : chain_.ranks())
-      train_gpt::gradient_squared_sums(device_, sums, scratch.data(), chain_.model(), rank.layout,
+    for (StageChain::Rank& rank : chain_.ranks()) {
+      std::vector<double> of_rank(sums.size());
+      train_gpt::gradient_squared_sums(device_, of_rank, scratch.data(), chain_.model(), rank.layout,
                                        rank.gradients.data());
+      for (std::size_t a = 0; a < sums.size(); ++a) sums[a] += of_rank[a];
+    }
     return train_gpt::gradient_norm(sums);
   }
 
