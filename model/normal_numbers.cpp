@@ -55,7 +55,6 @@ inline double normal_number(std::uint64_t key, std::uint64_t k) {
 
 void normal_numbers(float* out, std::uint64_t seed, std::uint64_t first, std::int64_t n, double scale) {
   const std::uint64_t key = splitmix64(seed);
-#pragma omp parallel for schedule(static)
   for (std::int64_t i = 0; i < n; ++i)
     out[i] = static_cast<float>(scale * normal_number(key, first + static_cast<std::uint64_t>(i)));
 }

@@ -83,8 +83,8 @@ struct ArenaLayout {
 ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units);
 
 // Deterministic initial values of one tensor, GPT-2's: N(0, 0.02), residual projections scaled by 1/sqrt(2 layers),
-// biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v, the partition, the
-// number of threads or the machine's math library.
+// biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v, the partition or
+// the machine's math library.
 void initialise(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed);
 // Elements [begin, begin + count) of the same, into out(count).
 void initialise_range(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed,

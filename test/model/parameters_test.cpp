@@ -1,7 +1,6 @@
 #include "model/parameters.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -149,9 +148,7 @@ TEST(NormalNumbers, HaveTheMomentsOfTheNormalDistribution) {
 
 TEST(NormalNumbers, DependOnSeedAndPositionAlone) {
   std::vector<float> whole(1000), part(100), other(1000);
-  omp_set_num_threads(2);
   normal_numbers(whole.data(), 5, 0, 1000, 0.5);
-  omp_set_num_threads(1);
   normal_numbers(part.data(), 5, 700, 100, 0.5);
   normal_numbers(other.data(), 6, 0, 1000, 0.5);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 700));
