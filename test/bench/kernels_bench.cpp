@@ -295,7 +295,7 @@ void run(int threads, int repetitions, Index layers) {
       ms[call.name] += milliseconds(call.run);
       if (repetition >= 0) continue;
       const auto [at, added] = row_of.try_emplace(call.name, rows.size());
-      if (added) rows.push_back({call.name, 0, 0, 0, {}});
+      if (added) rows.push_back({call.name, 0, 0, 0, {}, {}});
       Row& row = rows[at->second];
       ++row.calls, row.flops += call.flops, row.bytes += call.bytes;
     }
