@@ -1,5 +1,5 @@
 // Atomic functions of device code. One OS thread runs everything, so they are plain read-modify-writes that the race
-// detector sees as atomic; the attribute keeps the compiler's own instrumentation out of them.
+// detector sees as atomic.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,6 @@
 
 #include "block.h"
 #include "race.h"
-
-#if defined(__clang__)
-#define EMULATOR_UNSEEN __attribute__((no_sanitize("thread"), noinline))
-#else
-#define EMULATOR_UNSEEN __attribute__((noinline))
-#endif
 
 namespace emulator {
 

@@ -228,7 +228,7 @@ void run_block() {
     const unsigned lanes = the_block.threads - w * kWarpLanes;
     Warp& warp = the_block.warp[w];
     warp.lanes = lanes >= kWarpLanes ? ~0U : (1U << lanes) - 1;
-    warp.started = warp.exited = warp.ready = 0;
+    warp.started = warp.exited = warp.ready = warp.meeting = 0;
     if (random) warp.priority = order_random.below(1U << 16);
     set_ready(w, warp.lanes);
   }
@@ -314,6 +314,30 @@ int block_barrier(const char* name, int predicate, Where where) {
   return the_block.barrier_result;
 }
 
+namespace {
+
+// The meeting of these lanes that is going on, or a new one.
+Meeting& join_meeting(Warp& warp, const char* name, unsigned mask, Where where) {
+  for (unsigned rest = warp.meeting; rest != 0; rest &= rest - 1) {
+    Meeting& meeting = warp.meetings[static_cast<unsigned>(__builtin_ctz(rest))];
+    if (meeting.mask != mask) continue;
+    if (meeting.operation == name || std::strcmp(meeting.operation, name) == 0) return meeting;
+    fail("warp-divergence", std::string(name) + " at " + text(where) + " meets " + meeting.operation + " at " +
+                                text(meeting.where) + describe_waiting());
+  }
+  const auto slot = static_cast<unsigned>(__builtin_ctz(~warp.meeting));
+  warp.meeting |= 1U << slot;
+  Meeting& meeting = warp.meetings[slot];
+  meeting.operation = name;
+  meeting.mask = mask;
+  meeting.where = where;
+  meeting.arrived = 0;
+  if (mask != ~0U) meeting.arguments.fill(nullptr);
+  return meeting;
+}
+
+}  // namespace
+
 void warp_operation(const char* name, unsigned mask, void* arguments, WarpFunction run, Where where) {
   require_device_code(name, where);
   Thread& self = *current_thread;
@@ -329,23 +353,14 @@ void warp_operation(const char* name, unsigned mask, void* arguments, WarpFuncti
     fail("absent-lanes",
          std::string(name) + " at " + text(where) + " names lanes that have left the kernel" + describe_waiting());
   }
-  Meeting& meeting = warp.meetings[static_cast<unsigned>(__builtin_ctz(mask))];
-  if (meeting.arrived == 0) {
-    meeting.operation = name;
-    meeting.mask = mask;
-    meeting.where = where;
-    if (mask != ~0U) meeting.arguments.fill(nullptr);
-  } else if (meeting.mask != mask || std::strcmp(meeting.operation, name) != 0) {
-    fail("warp-divergence", std::string(name) + " at " + text(where) + " meets " + meeting.operation + " at " +
-                                text(meeting.where) + describe_waiting());
-  }
+  Meeting& meeting = join_meeting(warp, name, mask, where);
   meeting.arguments[self.lane] = arguments;
   meeting.arrived |= bit;
   if (meeting.arrived != mask) {
     set_not_ready(self);
     wait(self);
   } else {
-    meeting.arrived = 0;
+    warp.meeting &= ~(1U << (&meeting - warp.meetings.data()));
     if (run != nullptr) run(meeting.arguments.data(), mask);
     set_ready(self.warp, mask);
     wait(self);

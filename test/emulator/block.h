@@ -10,6 +10,13 @@
 #include <string>
 #include <vector>
 
+// Functions in headers that the race detector must not see: they are compiled with the program's kernel files.
+#if defined(__clang__)
+#define EMULATOR_UNSEEN __attribute__((no_sanitize("thread"), noinline))
+#else
+#define EMULATOR_UNSEEN __attribute__((noinline))
+#endif
+
 namespace emulator {
 
 inline constexpr unsigned kWarpLanes = 32;
@@ -37,7 +44,7 @@ struct Thread {
   unsigned waits_for = 0;  // lanes of the warp operation it waits in
 };
 
-// Lanes of one warp meeting in one operation. Keyed by the lowest lane of the mask.
+// Lanes of one warp meeting in one operation. Groups of lanes may be at different operations, each with its own mask.
 struct Meeting {
   const char* operation = nullptr;
   Where where;
@@ -54,6 +61,7 @@ struct Warp {
   unsigned priority = 0;  // random order: the highest runs first,
   unsigned rotation = 0;  // from this lane on,
   bool backward = false;  // upwards or downwards
+  unsigned meeting = 0;   // which of the meetings are going on
   std::array<Meeting, kWarpLanes> meetings{};
 };
 

@@ -102,7 +102,7 @@ cudaError_t copy(Side to, Side from, Rows rows, cudaMemcpyKind kind, Stream& str
     // Whoever reads before synchronising gets NaN.
     for (std::size_t row = 0; row < rows.height; ++row) std::memset(to.begin + row * to.pitch, 0xFF, rows.width);
   }
-  issue(stream, OperationKind::device, describe_copy(what, rows), [=] {
+  issue(stream, OperationKind::device, describe_copy(what, rows), [=, keep = snapshot] {
     copy_rows(to, from, rows, what);
     if (unread != unread_host_ranges.end()) unread_host_ranges.erase(unread);
     return true;
@@ -111,7 +111,6 @@ cudaError_t copy(Side to, Side from, Rows rows, cudaMemcpyKind kind, Stream& str
     ++counters().host_synchronisations;
     synchronise(stream, what);
   }
-  static_cast<void>(snapshot);
   return cudaSuccess;
 }
 

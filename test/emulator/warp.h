@@ -54,7 +54,7 @@ T reduce(const char* name, unsigned mask, T value, T (*combine)(T, T), Where whe
   } call{value, combine};
   warp_operation(
       name, mask, &call,
-      [](void* const* arguments, unsigned lanes) {
+      [](void* const* arguments, unsigned lanes) EMULATOR_UNSEEN {
         Call* first = static_cast<Call*>(arguments[__builtin_ctz(lanes)]);
         T total = first->value;
         for (unsigned rest = lanes & (lanes - 1); rest != 0; rest &= rest - 1) {
