@@ -115,7 +115,12 @@ bool ordered(std::uint32_t number) {
   if (number < first_segment) return true;
   const Segment& then = segment(number);
   if (!in_operation) return happened_before(host_clock(), operations[then.operation]);
-  if (then.operation + 1 != operations.size()) return happened_before(before_operation, operations[then.operation]);
+  if (then.operation + 1 != operations.size()) {
+    const OperationInfo &earlier = operations[then.operation], &running = operations.back();
+    // One that waits is polled again, with others in between: it is ordered with itself.
+    const bool same = earlier.stream == running.stream && earlier.sequence == running.sequence;
+    return same || happened_before(before_operation, earlier);
+  }
   if (current_thread == nullptr) return true;
   if (then.block_serial != the_block.serial) {
     return std::find(acquired.begin(), acquired.end(), then.block_serial) != acquired.end();

@@ -111,11 +111,11 @@ void without_blocking() {
 void abort_lets_the_stream_go_on() {
   ncclComm_t world = make_communicator();
   cudaStream_t stream = make_stream();
-  Device<float> in(3);
+  Device<float> out(3, 1.0F), in(3);
   const int partner = rank() ^ 1;
   const auto exchange = [&] {  // connects, so that the receive below does not block the host
     NCCL(ncclGroupStart());
-    NCCL(ncclSend(in.data(), 3, ncclFloat32, partner, world, stream));
+    NCCL(ncclSend(out.data(), 3, ncclFloat32, partner, world, stream));
     Device<float> other(3);
     NCCL(ncclRecv(other.data(), 3, ncclFloat32, partner, world, stream));
     NCCL(ncclGroupEnd());

@@ -10,7 +10,7 @@ namespace {
 
 void send_and_receive(std::size_t sent, std::size_t received, ncclDataType_t received_type) {
   ncclComm_t world = make_communicator();
-  Device<float> buffer(64);
+  Device<float> buffer(64, 1.0F);
   if (rank() == 0) NCCL(ncclSend(buffer.data(), sent, ncclFloat32, 1, world, nullptr));
   if (rank() == 1) NCCL(ncclRecv(buffer.data(), received, received_type, 0, world, nullptr));
   CUDA(cudaDeviceSynchronize());
@@ -21,14 +21,14 @@ void mismatched_type() { send_and_receive(10, 10, ncclInt32); }
 
 void mismatched_reduction() {
   ncclComm_t world = make_communicator();
-  Device<float> buffer(64);
+  Device<float> buffer(64, 1.0F);
   NCCL(ncclAllReduce(buffer.data(), buffer.data(), 8, ncclFloat32, rank() == 0 ? ncclMax : ncclSum, world, nullptr));
   CUDA(cudaDeviceSynchronize());
 }
 
 void mismatched_collective() {
   ncclComm_t world = make_communicator();
-  Device<float> buffer(64);
+  Device<float> buffer(64, 1.0F);
   if (rank() == 0) {
     NCCL(ncclBroadcast(buffer.data(), buffer.data(), 8, ncclFloat32, 0, world, nullptr));
   } else {
@@ -49,7 +49,7 @@ void connect(ncclComm_t world, Device<float>& out, Device<float>& in, int partne
 // Both partners send first and are not in a group: nobody receives.
 void deadlock_of_sends() {
   ncclComm_t world = make_communicator();
-  Device<float> out(16), in(16);
+  Device<float> out(16, 1.0F), in(16);
   const int partner = rank() ^ 1;
   connect(world, out, in, partner);
   NCCL(ncclSend(out.data(), 16, ncclFloat32, partner, world, nullptr));
@@ -61,7 +61,7 @@ void deadlock_of_sends() {
 void deadlock_of_two_communicators() {
   ncclComm_t a = make_communicator(), b = make_communicator();
   cudaStream_t stream = make_stream();
-  Device<float> data(4);
+  Device<float> data(4, 1.0F);
   for (ncclComm_t communicator : {a, b})
     NCCL(ncclAllReduce(data.data(), data.data(), 4, ncclFloat32, ncclSum, communicator, stream));
   CUDA(cudaDeviceSynchronize());
@@ -74,7 +74,7 @@ void deadlock_of_two_communicators() {
 // The same with fresh communicators: the hosts already block in connecting.
 void deadlock_of_first_uses() {
   ncclComm_t a = make_communicator(), b = make_communicator();
-  Device<float> data(4);
+  Device<float> data(4, 1.0F);
   cudaStream_t streams[] = {make_stream(), make_stream()};
   if (rank() == 0) std::swap(a, b);
   int i = 0;
@@ -86,7 +86,7 @@ void deadlock_of_first_uses() {
 
 void deadlock_with_host() {
   ncclComm_t world = make_communicator();
-  Device<float> out(16), in(16);
+  Device<float> out(16, 1.0F), in(16);
   connect(world, out, in, rank() ^ 1);
   if (rank() == 1) {
     NCCL(ncclRecv(in.data(), 16, ncclFloat32, 0, world, nullptr));
@@ -104,10 +104,37 @@ void deadlock_of_creation() {
   MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+// What a program gets that forgets to wait: never the data by luck, but NaN while nothing has arrived.
+void early_reader_sees_nan() {
+  ncclComm_t world = make_communicator();
+  cudaStream_t stream = make_stream(), other = make_stream();
+  Device<float> first(4), in(4), copy(4);
+  const auto transfer = [&](Device<float>& buffer) {
+    if (rank() == 0) NCCL(ncclRecv(buffer.data(), 4, ncclFloat32, 1, world, stream));
+    if (rank() == 1) CUDA(cudaMemsetAsync(buffer.data(), 0, 4 * sizeof(float), stream));
+    if (rank() == 1) NCCL(ncclSend(buffer.data(), 4, ncclFloat32, 0, world, stream));
+  };
+  transfer(first);  // connects
+  CUDA(cudaDeviceSynchronize());
+  if (rank() == 1) MPI(MPI_Recv(nullptr, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  transfer(in);
+  if (rank() == 0) {
+    CUDA(cudaMemcpyAsync(copy.data(), in.data(), 4 * sizeof(float), cudaMemcpyDeviceToDevice, other));  // no event
+    CUDA(cudaStreamSynchronize(other));
+    REQUIRE(std::isnan(copy.read()[0]));
+    MPI(MPI_Send(nullptr, 0, MPI_INT, 1, 0, MPI_COMM_WORLD));
+  }
+  CUDA(cudaDeviceSynchronize());
+  if (rank() == 0) REQUIRE(in.read() == std::vector<float>(4, 0.0F));
+  NCCL(ncclCommDestroy(world));
+  CUDA(cudaStreamDestroy(stream));
+  CUDA(cudaStreamDestroy(other));
+}
+
 void changed_send_buffer() {
   ncclComm_t world = make_communicator();
   cudaStream_t stream = make_stream(), other = make_stream();
-  Device<float> buffer(16), in(16);
+  Device<float> buffer(16, 1.0F), in(16);
   connect(world, buffer, in, rank() ^ 1);
   if (rank() == 0) {
     CUDA(cudaMemset(buffer.data(), 0, 16 * sizeof(float)));
@@ -128,7 +155,7 @@ void changed_send_buffer() {
 void changed_receive_buffer() {
   ncclComm_t world = make_communicator();
   cudaStream_t stream = make_stream(), other = make_stream();
-  Device<float> buffer(16), in(16);
+  Device<float> buffer(16, 1.0F), in(16);
   connect(world, buffer, in, rank() ^ 1);
   if (rank() == 0) {
     NCCL(ncclRecv(buffer.data(), 16, ncclFloat32, 1, world, stream));
@@ -146,7 +173,7 @@ void changed_receive_buffer() {
 
 void buffer_too_small() {
   ncclComm_t world = make_communicator();
-  Device<float> buffer(16);
+  Device<float> buffer(16, 1.0F);
   NCCL(ncclAllReduce(buffer.data(), buffer.data(), 17, ncclFloat32, ncclSum, world, nullptr));
 }
 
@@ -154,7 +181,7 @@ bool last_error_says(const char* text) { return std::strstr(ncclGetLastError(nul
 
 void refused_arguments() {
   ncclComm_t world = make_communicator();
-  Device<float> buffer(64);
+  Device<float> buffer(64, 1.0F);
   float* data = buffer.data();
   REQUIRE(ncclSend(data, 1, ncclFloat32, ranks(), world, nullptr) == ncclInvalidArgument &&
           last_error_says("is not in"));
@@ -220,6 +247,7 @@ constexpr Case kCases[] = {{"mismatched_count", mismatched_count},
                            {"deadlock_of_first_uses", deadlock_of_first_uses},
                            {"deadlock_with_host", deadlock_with_host},
                            {"deadlock_of_creation", deadlock_of_creation},
+                           {"early_reader_sees_nan", early_reader_sees_nan},
                            {"changed_send_buffer", changed_send_buffer},
                            {"changed_receive_buffer", changed_receive_buffer},
                            {"buffer_too_small", buffer_too_small},

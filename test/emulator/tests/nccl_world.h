@@ -45,6 +45,7 @@ class Device {
   explicit Device(const std::vector<T>& values) : Device(values.size()) {
     if (n_ != 0) CUDA(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice));
   }
+  Device(std::size_t n, T value) : Device(std::vector<T>(n, value)) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device() { cudaFree(data_); }
