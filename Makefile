@@ -75,6 +75,10 @@ TEST_COMMANDS = $(EXISTING_SUITES:%=$(BUILD)/test_%)
 test: $(EXISTING_SUITES:%=$(BUILD)/test_%) train_gpt
 	@scripts/run_tests.sh $(foreach c,$(TEST_COMMANDS),'$(c)')
 
+# CUDA without a GPU: the host emulator and its own tests.
+include test/emulator/emulator.mk
+test: test-emulator
+
 demo: train_gpt
 	@scripts/demo.sh ./train_gpt
 

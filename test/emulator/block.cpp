@@ -27,6 +27,7 @@ std::string text(const Where& where) { return std::string(where.file) + ":" + st
 namespace {
 
 Random order_random;
+ThreadOrder thread_order = ThreadOrder::forward;  // of this launch
 unsigned ready_warps = 0;
 Fiber main_fiber;
 Fiber* running_fiber = nullptr;
@@ -60,7 +61,7 @@ unsigned choose_lane(const Warp& warp) {
 Thread* choose_thread() {
   if (ready_warps == 0) return nullptr;
   unsigned w = static_cast<unsigned>(__builtin_ctz(ready_warps));
-  switch (settings().thread_order) {
+  switch (thread_order) {
     case ThreadOrder::forward:
       return &the_block.thread[w * kWarpLanes + static_cast<unsigned>(__builtin_ctz(the_block.warp[w].ready))];
     case ThreadOrder::reverse:
@@ -223,7 +224,7 @@ void run_block() {
   the_block.barrier_arrived = 0;
   the_block.barrier_epoch = 0;
   ready_warps = 0;
-  const bool random = settings().thread_order == ThreadOrder::random;
+  const bool random = thread_order == ThreadOrder::random;
   for (unsigned w = 0; w < the_block.warps; ++w) {
     const unsigned lanes = the_block.threads - w * kWarpLanes;
     Warp& warp = the_block.warp[w];
@@ -248,6 +249,7 @@ void run_block() {
 void run_launch(const Launch& launch) {
   const dim3& grid = launch.grid;
   the_block.launch = &launch;
+  thread_order = settings().thread_order;
   the_block.threads = launch.block.x * launch.block.y * launch.block.z;
   the_block.warps = (the_block.threads + kWarpLanes - 1) / kWarpLanes;
   prepare_threads(launch.block);
@@ -257,7 +259,7 @@ void run_launch(const Launch& launch) {
 
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   std::vector<std::uint32_t> shuffled;
-  if (settings().thread_order == ThreadOrder::random) {
+  if (thread_order == ThreadOrder::random) {
     shuffled.resize(blocks);
     std::iota(shuffled.begin(), shuffled.end(), 0U);
     for (std::uint64_t i = blocks; i > 1; --i) {
@@ -266,8 +268,8 @@ void run_launch(const Launch& launch) {
   }
   for (std::uint64_t i = 0; i < blocks; ++i) {
     std::uint64_t b = i;
-    if (settings().thread_order == ThreadOrder::reverse) b = blocks - 1 - i;
-    if (settings().thread_order == ThreadOrder::random) b = shuffled[i];
+    if (thread_order == ThreadOrder::reverse) b = blocks - 1 - i;
+    if (thread_order == ThreadOrder::random) b = shuffled[i];
     the_block.index = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
                        static_cast<unsigned>(b / grid.x / grid.y)};
     run_block();

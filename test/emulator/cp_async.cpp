@@ -28,11 +28,12 @@ struct Queue {
   unsigned open_group = 0;  // groups committed so far
 };
 std::array<Queue, kMaxThreads> queues;
+std::uint64_t last_block = 0;  // that queued anything
 
 Queue& queue_of(const Thread& thread) {
   Queue& queue = queues[thread.linear];
   if (queue.block != the_block.serial) {
-    queue.block = the_block.serial;
+    queue.block = last_block = the_block.serial;
     queue.copies.clear();
     queue.open_group = 0;
   }
@@ -98,6 +99,7 @@ void cp_async_wait_all_copies(Where where) {
 
 // What was never waited for can no longer be read by anybody.
 void cp_async_thread_ends(const Thread& thread) {
+  if (last_block != the_block.serial) return;
   if (Queue& queue = queues[thread.linear]; queue.block == the_block.serial) queue.copies.clear();
 }
 

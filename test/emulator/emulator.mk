@@ -10,7 +10,8 @@
 # originals. Programs that use NCCL say so: $(call emulator_needs,race,SOURCES,nccl), likewise emulator_link; that needs MPI
 # (MPI_CFLAGS, MPI_LIBS).
 #
-# Needs NVIDIA's headers, not its compiler. Where there are none, EMULATOR_CUDA_INCLUDE is empty and nothing is built.
+# Needs NVIDIA's headers, not its compiler. Where there are none, EMULATOR_CUDA_INCLUDE is empty and nothing is built. The
+# race build needs clang++.
 
 BUILD ?= build
 EMULATOR_DIR := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
@@ -19,9 +20,9 @@ EMULATOR_CUDA_INCLUDE ?= $(patsubst %/cuda_runtime.h,%,$(firstword $(wildcard \
   $(patsubst %/bin/nvcc,%/include/cuda_runtime.h,$(realpath $(EMULATOR_NVCC))) \
   $(patsubst %/bin/nvcc,%/targets/x86_64-linux/include/cuda_runtime.h,$(realpath $(EMULATOR_NVCC))) \
   /usr/local/cuda/include/cuda_runtime.h /usr/include/cuda_runtime.h)))
-EMULATOR_BUILDS := plain asan race
 EMULATOR_CXX ?= g++
 EMULATOR_CLANG ?= $(firstword $(foreach c,clang++ clang++-14 clang++-15 clang++-16,$(if $(shell command -v $(c) 2>/dev/null),$(c))))
+EMULATOR_BUILDS := plain asan $(if $(EMULATOR_CLANG),race)
 EMULATOR_OBJCOPY ?= objcopy
 
 # -ffp-contract=off: the same bits in all three builds.

@@ -3,8 +3,6 @@
 EMULATOR_PROGRAMS := reduction tiled_product pipeline
 EMULATOR_TEST_DIR := $(EMULATOR_DIR)/tests
 EMULATOR_BIN := $(BUILD)/emulator/bin
-# A fault or program is run in all of these.
-EMULATOR_ORDERS := forward/issue reverse/latest random/random
 
 # $(call emulator_test_program,BUILD,NAME,SOURCES)
 define emulator_test_program
@@ -14,7 +12,6 @@ $(EMULATOR_BIN)/$(2)-$(1): $$(call emulator_needs,$(1),$(3))
 endef
 $(foreach b,$(EMULATOR_BUILDS),$(foreach p,$(EMULATOR_PROGRAMS),$(eval \
   $(call emulator_test_program,$(b),$(p),$(EMULATOR_TEST_DIR)/programs/$(p).cu))))
-EMULATOR_TEST_BINARIES := $(foreach b,$(EMULATOR_BUILDS),$(EMULATOR_PROGRAMS:%=$(EMULATOR_BIN)/%-$(b)))
 
 # The same files by nvcc, as a project would build them.
 EMULATOR_NVCC_OBJECTS := $(if $(EMULATOR_NVCC),$(EMULATOR_PROGRAMS:%=$(BUILD)/emulator/nvcc/%.o))
@@ -29,3 +26,29 @@ $(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),fault_te
 
 EMULATOR_GOOD := $(addprefix $(EMULATOR_TEST_DIR)/,good_test.cpp good_kernels.cu good_streams.cu)
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),good_test,$(EMULATOR_GOOD))))
+$(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),speed,$(EMULATOR_TEST_DIR)/speed.cu)))
+
+# Each program in every order: tests/run_orders.sh. The race build notices most, so that the fast test has it.
+EMULATOR_FAST_BUILDS := $(filter plain race,$(EMULATOR_BUILDS))
+emulator_binaries = $(foreach b,$(1),$(foreach p,good_test fault_test $(EMULATOR_PROGRAMS),$(EMULATOR_BIN)/$(p)-$(b)))
+EMULATOR_RUN_ORDERS := $(EMULATOR_TEST_DIR)/run_orders.sh
+
+.PHONY: test-emulator check-emulator
+ifeq ($(EMULATOR_CUDA_INCLUDE),)
+test-emulator check-emulator:
+	@echo "emulator: skipped, no CUDA headers found (EMULATOR_CUDA_INCLUDE=DIR names them)"
+else
+test-emulator: $(call emulator_binaries,$(EMULATOR_FAST_BUILDS)) $(EMULATOR_NVCC_OBJECTS)
+	@$(EMULATOR_RUN_ORDERS) --seeds 1 $(foreach b,$(EMULATOR_FAST_BUILDS),$(foreach p,good_test $(EMULATOR_PROGRAMS),$(EMULATOR_BIN)/$(p)-$(b)))
+	@set -e; for b in $(EMULATOR_FAST_BUILDS); do $(EMULATOR_BIN)/fault_test-$$b; done
+
+# Everything: all builds, more seeds, a mutation of every barrier, wait and event in the programs, the speed.
+check-emulator: $(call emulator_binaries,$(EMULATOR_BUILDS)) $(EMULATOR_NVCC_OBJECTS) $(EMULATOR_BIN)/speed-plain
+	@$(EMULATOR_RUN_ORDERS) --seeds 10 $(foreach b,$(EMULATOR_BUILDS),$(foreach p,good_test $(EMULATOR_PROGRAMS),$(EMULATOR_BIN)/$(p)-$(b)))
+	@set -e; for b in $(EMULATOR_BUILDS); do $(EMULATOR_BIN)/fault_test-$$b --seeds 40; done
+ifneq ($(filter race,$(EMULATOR_BUILDS)),)
+	@set -e; for p in $(EMULATOR_PROGRAMS); do $(EMULATOR_DIR)/mutate.sh --sources $(EMULATOR_TEST_DIR)/programs/$$p.cu \
+	  -- $(EMULATOR_BIN)/$$p-race -- env EMULATOR_STREAMS=latest $(EMULATOR_BIN)/$$p-race; done
+endif
+	@$(EMULATOR_BIN)/speed-plain
+endif
