@@ -11,6 +11,7 @@
 #include "commands/options.h"
 #include "commands/prepare.h"
 #include "commands/session.h"
+#include "commands/simulate.h"
 #include "commands/status.h"
 #include "commands/train.h"
 
@@ -23,6 +24,8 @@ constexpr int kBadInput = 2;  // usage, or a file that is not what it should be
 
 int run(const Options& options) {
   switch (options.command) {
+    case Command::simulate:
+      return run_simulate(options);
     case Command::prepare:
       return run_prepare(options);
     case Command::train:

@@ -86,7 +86,8 @@ std::string compare_table(const std::vector<ComparedSchedule>& schedules, bool b
                     with_digits(largest(simulation.peak_pending_weight), 5), std::to_string(simulation.messages),
                     std::to_string(slots(simulation))});
   }
-  return draw_table(rows);
+  const std::string legend = by_span ? "* smallest span\n" : "* smallest makespan\n";
+  return draw_table(rows) + (schedules.size() > 1 ? legend : "");
 }
 
 std::string rank_table(const Simulation& simulation, int most_rows) {

@@ -185,13 +185,14 @@ std::string draw_text(const Timeline& timeline, const TextOptions& options) {
 
   std::string text = timeline.title + "\n";
   if (!timeline.note.empty()) text += timeline.note + "\n";
-  for (std::size_t begin = 0; begin < width;) {
+  std::size_t begin = 0;
+  do {
     if (begin > 0) text += "\n";
     const bool rest_fits = width - begin <= static_cast<std::size_t>(columns);
     const std::size_t fold = rest_fits ? width : fold_after(lines, begin, columns);
     text += draw_block(lines, shown, begin, fold);
     begin = fold;
-  }
+  } while (begin < width);
   char legend[240];
   std::snprintf(legend, sizeof legend, "%*s one character is %.3g ms of %.6g; . is idle%s%s\n", margin - 1, "",
                 1.0 / scale.per_millisecond, end,

@@ -1,0 +1,160 @@
+#include "commands/simulate.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "commands/simulate_schedules.h"
+#include "pipeline/draw_table.h"
+#include "pipeline/draw_timeline.h"
+#include "pipeline/schedule_csv.h"
+
+namespace train_gpt {
+namespace {
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string list_of(const std::vector<double>& values) {
+  std::vector<std::string> words;
+  for (double value : values) words.push_back(with_digits(value, 6));
+  return join(words);
+}
+
+// Width of the terminal; without one, whatever the pictures want within reason.
+int terminal_columns() {
+  constexpr int kWithoutTerminal = 2000;
+  winsize size{};
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return kWithoutTerminal;
+}
+
+void print_header(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
+  const Costs costs = costs_of(options);
+  const Schedule& first = all.simulated.front().schedule;
+  out << "p = " << first.ranks << ", m = " << first.micro_batches << "; F = " << list_of(costs.forward)
+      << ", I = " << list_of(costs.input) << ", W = " << list_of(costs.weight) << " ms";
+  if (!options.costs.given) out << " (no costs given: 1 ms each)";
+  if (costs.latency > 0.0) out << "; a hop takes " << with_digits(costs.latency, 6) << " ms";
+  if (costs.bandwidth > 0.0) {
+    out << "; " << with_digits(costs.message_bytes / 1e6, 6) << " MB per message at " << with_digits(costs.bandwidth, 6)
+        << " GB/s";
+  }
+  if (!costs.fused.empty()) out << "; a fused F&B pair takes " << list_of(costs.fused) << " ms";
+  out << "\n\n";
+}
+
+void print_left_out(const SimulatedSchedules& all, double limit, std::ostream& out) {
+  for (const std::string& reason : all.impossible) out << "not possible: " << reason << "\n";
+  if (!all.over_limit.empty()) {
+    out << "left out, more live activations than --memory-limit " << with_digits(limit, 6) << ": "
+        << join(all.over_limit) << "\n";
+  }
+}
+
+void print_details(const SimulatedSchedule& it, std::ostream& out) {
+  constexpr int kMostRows = 32;
+  out << "\n" << rank_table(it.simulation, kMostRows);
+  if (!it.simulation.channels.empty()) out << "\n" << channel_table(it.simulation, kMostRows);
+  if (!it.simulation.critical_path.empty()) out << "\n" << critical_path_summary(it.schedule, it.simulation);
+}
+
+void print_report(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
+  print_header(options, all, out);
+  if (options.simulate.ascii) {
+    for (const SimulatedSchedule& it : all.simulated) {
+      out << draw_text(timeline(it.schedule, it.simulation), {.columns = terminal_columns()}) << "\n";
+    }
+  }
+  std::vector<ComparedSchedule> compared;
+  for (const SimulatedSchedule& it : all.simulated) compared.push_back({it.name, it.schedule.chunks, &it.simulation});
+  out << compare_table(compared, options.simulate.objective == Objective::span);
+  for (const SimulatedSchedule& it : all.simulated) {
+    for (const std::string& remark : it.remarks) out << remark << "\n";
+  }
+  if (all.simulated.size() == 1) print_details(all.simulated.front(), out);
+  print_left_out(all, options.simulate.memory_limit, out);
+}
+
+void print_json(const SimulatedSchedules& all, std::ostream& out) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const SimulatedSchedule& it : all.simulated) {
+    nlohmann::ordered_json object;
+    object["schedule"] = it.name;
+    object["stages"] = it.schedule.ranks;
+    object["chunks"] = it.schedule.chunks;
+    object["micro_batches"] = it.schedule.micro_batches;
+    object["makespan"] = it.simulation.makespan;
+    object["bubble"] = it.simulation.bubble;
+    object["span"] = it.simulation.span;
+    object["bubble_span"] = it.simulation.bubble_span;
+    object["lower_bound"] = it.simulation.lower_bound;
+    object["peak_live"] = it.simulation.peak_live;
+    object["messages"] = it.simulation.messages;
+    array.push_back(std::move(object));
+  }
+  // A file may be called anything: what is not UTF-8 in its name is replaced.
+  out << array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+}
+
+template <typename Write>
+void write_file(const char* option, const std::string& path, const Write& write) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (file) write(file);
+  file.close();
+  if (!file) throw std::runtime_error(std::string(option) + " " + path + ": cannot be written");
+}
+
+void write_files(const SimulateOutputOptions& wanted, const SimulatedSchedules& all) {
+  if (!wanted.svg.empty()) {
+    std::vector<Timeline> timelines;
+    for (const SimulatedSchedule& it : all.simulated) timelines.push_back(timeline(it.schedule, it.simulation));
+    const std::string picture = draw_svg(timelines);
+    write_file("--svg", wanted.svg, [&](std::ostream& file) { file << picture; });
+  }
+  if (!wanted.csv.empty()) {
+    write_file("--csv", wanted.csv,
+               [&](std::ostream& file) { write_schedule_csv(all.simulated.front().schedule, file); });
+  }
+}
+
+}  // namespace
+
+int run_simulate(const Options& options, std::ostream& out, std::ostream& notices) {
+  const SimulateOutputOptions& wanted = options.simulate;
+  const bool single = !options.pipeline.schedule_file.empty() || options.pipeline.schedules.size() == 1;
+  const bool drawn = wanted.ascii || !wanted.svg.empty();
+  const Detail detail = drawn || (single && !wanted.json) ? Detail::intervals
+                        : wanted.json                     ? Detail::figures
+                                                          : Detail::channels;
+  const SimulatedSchedules all = simulate_all(options, detail);
+  if (all.simulated.empty()) {
+    throw std::invalid_argument(all.over_limit.empty()
+                                    ? "--schedule all: none is possible: " + join(all.impossible)
+                                    : "--memory-limit " + with_digits(wanted.memory_limit, 6) +
+                                          ": every schedule keeps more activations alive: " + join(all.over_limit));
+  }
+  write_files(wanted, all);
+  if (wanted.json) {
+    print_json(all, out);
+    for (const SimulatedSchedule& it : all.simulated) {
+      for (const std::string& remark : it.remarks) notices << remark << "\n";
+    }
+    print_left_out(all, wanted.memory_limit, notices);
+  } else {
+    print_report(options, all, out);
+  }
+  out.flush();
+  return 0;
+}
+
+}  // namespace train_gpt

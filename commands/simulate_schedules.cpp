@@ -1,0 +1,119 @@
+#include "commands/simulate_schedules.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "model/config.h"
+#include "pipeline/draw_table.h"
+#include "pipeline/schedule_catalog.h"
+#include "pipeline/schedule_csv.h"
+#include "pipeline/search.h"
+#include "pipeline/validate.h"
+
+namespace train_gpt {
+namespace {
+
+SimulateOptions simulate_options(const Options& options, Detail detail) {
+  return {.intervals = detail == Detail::intervals,
+          .channels = detail != Detail::figures,
+          .critical_path = detail == Detail::intervals,
+          .weight_memory = options.simulate.weight_memory};
+}
+
+SimulatedSchedule simulate_file(const Options& options, Detail detail) {
+  SimulatedSchedule result{options.pipeline.schedule_file, read_schedule_csv(options.pipeline.schedule_file), {}, {}};
+  const Schedule& schedule = result.schedule;
+  const auto check = [&](const char* option, bool given, int wanted, int found, const char* what) {
+    if (!given || wanted == found) return;
+    throw std::invalid_argument(std::string(option) + " " + std::to_string(wanted) + ": " + result.name + " has " +
+                                std::to_string(found) + " " + what + "; leave the option out");
+  };
+  check("--stages", options.costs.stages != 0, options.costs.stages, schedule.ranks, "ranks");
+  check("--micro-batches", options.batch.micro_batches_given, options.batch.micro_batches, schedule.micro_batches,
+        "micro-batches");
+  const Costs costs = costs_of(options);
+  result.remarks = validate(schedule, costs).notices;
+  result.simulation = simulate(schedule, costs, simulate_options(options, detail));
+  return result;
+}
+
+SimulatedSchedule simulate_named(const Options& options, const std::string& name, Detail detail) {
+  const ScheduleRequest request{.name = name,
+                                .ranks = options.costs.stages,
+                                .micro_batches = options.batch.micro_batches,
+                                .chunks = options.pipeline.chunks_for(name),
+                                .group_size = options.pipeline.group_size_for(name)};
+  SimulatedSchedule result{name, make_schedule(request), {}, {}};
+  result.simulation = simulate(result.schedule, costs_of(options), simulate_options(options, detail));
+  return result;
+}
+
+SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
+  const SimulateOutputOptions& wanted = options.simulate;
+  SearchRequest request;
+  request.ranks = options.costs.stages;
+  request.micro_batches = options.batch.micro_batches;
+  request.costs = costs_of(options);
+  if (wanted.memory_limit > 0.0) request.memory_limit = {wanted.memory_limit};
+  request.weight_memory = wanted.weight_memory;
+  const bool by_span = wanted.objective == Objective::span;
+  request.objective = by_span ? SearchObjective::span : SearchObjective::makespan;
+  request.bidirectional = true;
+  SearchResult found = search_schedule(request);
+
+  SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}};
+  result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
+  // The bound of the search is one for every order and placement that was allowed, not just for these lists.
+  result.simulation.lower_bound = found.lower_bound;
+  result.remarks = {found.name + ": " + found.reason,
+                    std::string("no schedule that --schedule auto may choose has a ") +
+                        (by_span ? "span" : "makespan") + " below " + with_digits(found.lower_bound, 7) + " ms"};
+  return result;
+}
+
+bool exceeds(double limit, const Simulation& simulation) {
+  constexpr double kRounding = 1e-9;
+  if (limit <= 0.0) return false;
+  return *std::max_element(simulation.peak_live.begin(), simulation.peak_live.end()) > limit * (1.0 + kRounding);
+}
+
+}  // namespace
+
+Costs costs_of(const Options& options) {
+  Costs costs = options.costs.costs;
+  if (costs.bandwidth == 0.0) return costs;
+  const std::int64_t hidden = options.model.hidden ? *options.model.hidden : preset(options.model.preset).hidden;
+  const std::int64_t element = options.device.precision == Precision::bf16 ? 2 : 4;
+  costs.message_bytes = static_cast<double>(options.batch.micro_batch_size * options.batch.seq_len * hidden * element);
+  return costs;
+}
+
+SimulatedSchedules simulate_all(const Options& options, Detail detail) {
+  SimulatedSchedules result;
+  const auto keep = [&](SimulatedSchedule simulated) {
+    if (exceeds(options.simulate.memory_limit, simulated.simulation)) {
+      const std::vector<double>& live = simulated.simulation.peak_live;
+      result.over_limit.push_back(simulated.name + " (" + with_digits(*std::max_element(live.begin(), live.end()), 5) +
+                                  ")");
+      return;
+    }
+    // Large lists would add up.
+    if (detail != Detail::intervals && options.simulate.csv.empty()) simulated.schedule.lists = {};
+    result.simulated.push_back(std::move(simulated));
+  };
+  if (!options.pipeline.schedule_file.empty()) {
+    keep(simulate_file(options, detail));
+    return result;
+  }
+  for (const std::string& name : options.pipeline.schedules) {
+    try {
+      keep(name == "auto" ? simulate_auto(options, detail) : simulate_named(options, name, detail));
+    } catch (const std::invalid_argument& refusal) {
+      if (!options.pipeline.all_schedules) throw;
+      result.impossible.push_back(name + ": " + refusal.what());
+    }
+  }
+  return result;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,36 @@
+// From the options of `train_gpt simulate` to simulated schedules.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/options.h"
+#include "pipeline/schedule.h"
+#include "pipeline/simulate.h"
+
+namespace train_gpt {
+
+struct SimulatedSchedule {
+  std::string name;  // as it was asked for: a name, auto, or the file
+  Schedule schedule;
+  Simulation simulation;
+  std::vector<std::string> remarks;  // what `auto` chose and why; notices of the validator
+};
+
+struct SimulatedSchedules {
+  std::vector<SimulatedSchedule> simulated;  // in the order asked
+  std::vector<std::string> impossible;       // one line each: name and reason. Only if all were asked for
+  std::vector<std::string> over_limit;       // names and peaks of those above --memory-limit
+};
+
+// How much of each simulation is kept.
+enum class Detail : std::uint8_t { figures, channels, intervals };
+
+// Throws std::invalid_argument as run_simulate does.
+SimulatedSchedules simulate_all(const Options& options, Detail detail);
+
+// The costs that the options give, with the size of a message from the model if a bandwidth is given.
+Costs costs_of(const Options& options);
+
+}  // namespace train_gpt

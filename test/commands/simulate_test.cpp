@@ -1,0 +1,199 @@
+// train_gpt simulate, from the words of the command line to what it prints and writes.
+#include "commands/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "commands/options.h"
+
+namespace train_gpt {
+namespace {
+
+struct Printed {
+  std::string out, notices;
+};
+
+Printed run(const std::string& words) {
+  std::vector<std::string> arguments{"simulate"};
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) arguments.push_back(word);
+  std::ostringstream out, notices;
+  EXPECT_EQ(run_simulate(parse_options(arguments), out, notices), 0);
+  return {out.str(), notices.str()};
+}
+
+std::string refusal(const std::string& words) {
+  try {
+    run(words);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class SimulateCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "train_gpt_simulate_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  static std::string content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(SimulateCommand, JsonHoldsTheNamedFieldsInTheOrderAsked) {
+  const Printed printed = run("--stages 4 --micro-batches 8 --schedule zb-v,1f1b,gpipe --json");
+  const nlohmann::ordered_json array = nlohmann::ordered_json::parse(printed.out);
+  ASSERT_EQ(array.size(), 3u);
+  EXPECT_EQ(array[0]["schedule"], "zb-v");
+  EXPECT_EQ(array[1]["schedule"], "1f1b");
+  EXPECT_EQ(array[2]["schedule"], "gpipe");
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : array[0].items()) fields.push_back(name);
+  EXPECT_EQ(fields, (std::vector<std::string>{"schedule", "stages", "chunks", "micro_batches", "makespan", "bubble",
+                                              "span", "bubble_span", "lower_bound", "peak_live", "messages"}));
+  EXPECT_EQ(array[0]["chunks"], 2);
+  EXPECT_EQ(array[0]["makespan"], 25.5);
+  EXPECT_EQ(array[0]["bubble_span"], 0.0);
+  EXPECT_EQ(array[1]["stages"], 4);
+  EXPECT_EQ(array[1]["micro_batches"], 8);
+  EXPECT_EQ(array[1]["bubble"].get<double>(), 1.0 - 24.0 * 4 / (4 * 33.0));
+  EXPECT_EQ(array[1]["peak_live"], (std::vector<double>{4, 3, 2, 1}));
+  EXPECT_EQ(array[1]["messages"], 2 * 3 * 8);
+  EXPECT_EQ(array[1]["lower_bound"], 33.0);
+}
+
+TEST_F(SimulateCommand, JsonKeepsEveryDigit) {
+  const Printed printed =
+      run("--stages 3 --micro-batches 7 --schedule 1f1b --cost-forward 0.1 --cost-comm 0.0123456789 --json");
+  const double makespan = nlohmann::json::parse(printed.out)[0]["makespan"];
+  const auto again = nlohmann::json::parse(nlohmann::json(makespan).dump()).get<double>();
+  EXPECT_EQ(makespan, again);
+  EXPECT_NE(makespan, std::stod(std::to_string(makespan)));
+}
+
+TEST_F(SimulateCommand, AllLeavesOutWhatIsNotPossibleAndSaysWhy) {
+  const Printed json = run("--stages 3 --micro-batches 4 --schedule all --json");
+  const nlohmann::json array = nlohmann::json::parse(json.out);
+  EXPECT_GT(array.size(), 5u);
+  for (const auto& object : array) EXPECT_NE(object["schedule"], "dualpipe");
+  EXPECT_NE(json.notices.find("not possible: dualpipe: "), std::string::npos) << json.notices;
+  const Printed table = run("--stages 3 --micro-batches 4 --schedule all");
+  EXPECT_NE(table.out.find("not possible: dualpipe: "), std::string::npos) << table.out;
+  EXPECT_EQ(table.notices, "");
+}
+
+TEST_F(SimulateCommand, ANamedScheduleThatIsNotPossibleIsRefused) {
+  EXPECT_NE(refusal("--stages 3 --micro-batches 8 --schedule dualpipe").find("dualpipe"), std::string::npos);
+  EXPECT_NE(refusal("--stages 3 --micro-batches 8 --schedule 1f1b,dualpipe").find("dualpipe"), std::string::npos);
+}
+
+TEST_F(SimulateCommand, MemoryLimitLeavesOutWhatExceedsIt) {
+  const Printed printed = run("--stages 4 --micro-batches 8 --schedule all --memory-limit 4 --json");
+  for (const auto& object : nlohmann::json::parse(printed.out)) {
+    for (const double live : object["peak_live"]) EXPECT_LE(live, 4.0) << object["schedule"];
+  }
+  EXPECT_NE(printed.notices.find("--memory-limit 4: gpipe (8), interleaved (5.5), breadth-first (8), zb-h2 (7)"),
+            std::string::npos)
+      << printed.notices;
+  EXPECT_NE(refusal("--stages 4 --micro-batches 8 --schedule 1f1b --memory-limit 3").find("1f1b (4)"),
+            std::string::npos);
+}
+
+TEST_F(SimulateCommand, WeightMemoryCountsInPeakLive) {
+  const auto peak = [](const std::string& words) {
+    const Printed printed = run("--stages 4 --micro-batches 8 --schedule zb-h2 --json " + words);
+    return nlohmann::json::parse(printed.out)[0]["peak_live"][3].get<double>();
+  };
+  EXPECT_EQ(peak(""), 7.0);
+  EXPECT_LT(peak("--weight-memory 0.5"), 7.0);
+}
+
+TEST_F(SimulateCommand, TellsDetailsOfASingleSchedule) {
+  const Printed printed = run("--stages 4 --micro-batches 8 --schedule 1f1b --ascii");
+  EXPECT_NE(printed.out.find("no costs given: 1 ms each"), std::string::npos) << printed.out;
+  EXPECT_NE(printed.out.find("rank 0 | F0 F1 F2 F3 .  .  .  .  .  .  B0--- F4 B1--- "), std::string::npos);
+  EXPECT_NE(printed.out.find("3 -> 2 gradients"), std::string::npos);
+  EXPECT_NE(printed.out.find("critical path: "), std::string::npos);
+}
+
+TEST_F(SimulateCommand, BandwidthNeedsTheSizeOfAMessage) {
+  // 4 rows of 256 tokens of 384 channels of 4 bytes at 1 GB/s: 1.572864 ms.
+  const auto makespan = [](const std::string& words) {
+    const Printed printed = run("--stages 2 --micro-batches 1 --schedule gpipe --json " + words);
+    return nlohmann::json::parse(printed.out)[0]["makespan"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(makespan("--cost-bandwidth 1"), 6.0 + 2 * 1.572864);
+  EXPECT_DOUBLE_EQ(makespan("--cost-bandwidth 1 --precision bf16 --hidden 768 --heads 12 --layers 12"),
+                   6.0 + 2 * 1.572864);
+  EXPECT_DOUBLE_EQ(makespan("--cost-bandwidth 2 --cost-comm 0.5"), 6.0 + 2 * (0.786432 + 0.5));
+}
+
+TEST_F(SimulateCommand, CsvComesBackAsTheSameSchedule) {
+  const std::string file = path("interleaved.csv");
+  const Printed first = run("--stages 4 --micro-batches 8 --schedule interleaved --json --csv " + file);
+  const Printed second = run("--json --schedule-file " + file);
+  nlohmann::json expected = nlohmann::json::parse(first.out)[0];
+  nlohmann::json found = nlohmann::json::parse(second.out)[0];
+  expected.erase("schedule");
+  found.erase("schedule");
+  EXPECT_EQ(found, expected);
+  EXPECT_NE(refusal("--schedule-file " + file + " --stages 3").find("--stages 3"), std::string::npos);
+  EXPECT_NE(refusal("--schedule-file " + file + " --micro-batches 9").find("--micro-batches 9"), std::string::npos);
+}
+
+TEST_F(SimulateCommand, AFileThatCannotRunIsRefused) {
+  const std::string file = path("blocked.csv");
+  std::ofstream(file) << "0B0,0F0\n1F0,1B0\n";
+  EXPECT_NE(refusal("--schedule-file " + file), "");
+  EXPECT_NE(refusal("--schedule-file " + path("missing.csv")).find("missing.csv"), std::string::npos);
+}
+
+TEST_F(SimulateCommand, DrawsAllThatWasAskedFor) {
+  const std::string file = path("picture.svg");
+  run("--stages 4 --micro-batches 8 --schedule 1f1b,zb-v --svg " + file);
+  const std::string svg = content(file);
+  EXPECT_TRUE(svg.starts_with("<svg "));
+  EXPECT_NE(svg.find("1f1b: p = 4, v = 1, m = 8"), std::string::npos);
+  EXPECT_NE(svg.find("zb-v: p = 4, v = 2, m = 8"), std::string::npos);
+  EXPECT_THROW(run("--stages 4 --schedule 1f1b --svg " + path("no/such/folder.svg")), std::runtime_error);
+}
+
+TEST_F(SimulateCommand, CostsThatDoNotFitOneScheduleLeaveItOutOfAll) {
+  const Printed printed = run("--stages 2 --micro-batches 8 --schedule all --cost-forward 1,2,3,4 --json");
+  for (const auto& object : nlohmann::json::parse(printed.out)) EXPECT_EQ(object["chunks"], 2);
+  EXPECT_NE(printed.notices.find("--cost-forward: 4 values"), std::string::npos) << printed.notices;
+}
+
+TEST_F(SimulateCommand, AutoNeverLosesToANamedSchedule) {
+  const std::string sizes =
+      "--stages 4 --micro-batches 8 --cost-forward 1.2 --cost-weight 0.7 --memory-limit 4 --json ";
+  const nlohmann::json found = nlohmann::json::parse(run(sizes + "--schedule auto").out)[0];
+  EXPECT_EQ(found["schedule"], "auto");
+  EXPECT_LE(found["lower_bound"], found["makespan"]);
+  for (const double live : found["peak_live"]) EXPECT_LE(live, 4.0 + 1e-9);
+  for (const auto& named : nlohmann::json::parse(run(sizes + "--schedule all").out)) {
+    EXPECT_LE(found["makespan"].get<double>(), named["makespan"].get<double>() + 1e-9) << named["schedule"];
+  }
+}
+
+}  // namespace
+}  // namespace train_gpt
