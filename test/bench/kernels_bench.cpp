@@ -264,9 +264,9 @@ void report(std::vector<Row> rows, const std::vector<double>& tiles, const std::
   for (const Row& row : rows) {
     const double ms = median(row.ms);
     std::printf("%-30s %5d %9.2f %6.1f%%", row.name.c_str(), row.calls, ms, 100 * ms / total);
-    const double native = median(row.native_ms);
+    const double native_row = median(row.native_ms);
     row.flops > 0 ? std::printf(" %9.1f", row.flops / ms * 1e-6) : std::printf(" %9s", "");
-    native > 0 ? std::printf(" %9.1f", row.flops / native * 1e-6) : std::printf(" %9s", "");
+    native_row > 0 ? std::printf(" %9.1f", row.flops / native_row * 1e-6) : std::printf(" %9s", "");
     std::printf(" %8.1f\n", row.bytes / ms * 1e-6);
     if (row.flops > 0 && row.name.find("attention") == std::string::npos) flops += row.flops, product_ms += ms;
   }
