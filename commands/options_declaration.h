@@ -1,6 +1,8 @@
 // The option table as cxxopts wants it: for parsing and for the layout of --help.
 #pragma once
 
+// std::regex recurses once per character and takes seconds to compile; cxxopts can do without.
+#define CXXOPTS_NO_REGEX
 #include <cxxopts.hpp>
 
 #include "commands/options.h"
