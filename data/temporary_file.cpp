@@ -25,8 +25,12 @@ TemporaryFile::TemporaryFile(const std::string& path)
     throw std::invalid_argument("cannot make the folder '" + folder.string() + "' for '" + path +
                                 "': " + error.message());
   }
-  if (std::filesystem::is_directory(path, error)) {
-    throw std::invalid_argument("cannot write '" + path + "': it is a directory; name a file in it");
+  // Renaming would replace a device or a pipe by a file.
+  const std::filesystem::file_status existing = std::filesystem::status(path, error);
+  if (std::filesystem::exists(existing) && !std::filesystem::is_regular_file(existing)) {
+    const bool folder_named = std::filesystem::is_directory(existing);
+    throw std::invalid_argument("cannot write '" + path + "': it is " +
+                                (folder_named ? "a directory; name a file in it" : "not a regular file; name another"));
   }
   descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw std::invalid_argument("cannot write '" + path + "': " + std::strerror(errno));

@@ -11,7 +11,8 @@ namespace train_gpt {
 
 class TemporaryFile {
  public:
-  // Creates `path`.partial-<process>; makes missing folders. Throws std::invalid_argument if that is not possible.
+  // Creates `path`.partial-<process>; makes missing folders. Throws std::invalid_argument if that is not possible, or
+  // if `path` is there and no regular file (commit() would replace a device).
   explicit TemporaryFile(const std::string& path);
   // Removes what was written unless commit() has been called.
   ~TemporaryFile();

@@ -93,6 +93,9 @@ TEST(Prepare, RefusesOutputsThatItCannotWriteOrThatAreTexts) {
   EXPECT_REFUSED(prepare_bytes({folder / "a.txt"}, folder.path().string()), "is a directory");
   EXPECT_REFUSED(prepare_bytes({folder / "a.txt"}, folder / "a.txt/tokens.bin"), "a.txt");
   EXPECT_EQ(read_bytes(folder / "a.txt"), "text");
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_REFUSED(prepare_bytes({folder / "a.txt"}, folder / "pipe"), folder / "pipe", "not a regular file");
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
   write_bytes(folder / "b.json", "{}");
   EXPECT_REFUSED(prepare_bytes({folder / "b.json"}, folder / "b"), "one of the texts");
 }
