@@ -103,27 +103,30 @@ MessageIn::MessageIn(int source, int context, Channel channel) : source_(source)
 
 bool MessageIn::done() {
   if (done_) return true;
-  if (!started_) {
+  if (!matched_) {
     int found = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     PMPI_Improbe(source_, tag_, duplicate, &found, &message, &status);
     if (found == 0) return false;
-    started_ = true;
+    matched_ = true;
     source_ = status.MPI_SOURCE;  // may have been any
     int size = 0;
     PMPI_Get_count(&status, MPI_BYTE, &size);
     bytes_.resize(static_cast<std::size_t>(size));
-    PMPI_Mrecv(bytes_.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-    std::memcpy(&header_, bytes_.data(), sizeof(Header));
-    const std::size_t first = bytes_.size();
-    bytes_.resize(sizeof(Header) + header_.payload_bytes);
-    for_each_piece(bytes_, first, [&](char* data, int piece) {
-      requests_.push_back(MPI_REQUEST_NULL);
-      PMPI_Irecv(data, piece, MPI_BYTE, source_, tag_, duplicate, &requests_.back());
-    });
+    requests_.push_back(MPI_REQUEST_NULL);
+    PMPI_Imrecv(bytes_.data(), size, MPI_BYTE, &message, &requests_.back());
   }
-  return done_ = all_done(requests_);
+  if (!all_done(requests_)) return false;
+  const std::size_t arrived = bytes_.size();
+  std::memcpy(&header_, bytes_.data(), sizeof(Header));
+  bytes_.resize(sizeof(Header) + header_.payload_bytes);
+  if (arrived == bytes_.size()) return done_ = true;
+  for_each_piece(bytes_, arrived, [&](char* data, int piece) {
+    requests_.push_back(MPI_REQUEST_NULL);
+    PMPI_Irecv(data, piece, MPI_BYTE, source_, tag_, duplicate, &requests_.back());
+  });
+  return false;
 }
 
 void MessageIn::abandon() {

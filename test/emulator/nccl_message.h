@@ -73,7 +73,7 @@ class MessageIn {
  private:
   int source_;
   int tag_;
-  bool started_ = false;
+  bool matched_ = false;
   bool done_ = false;
   Header header_;
   std::vector<char> bytes_;
