@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <list>
 
@@ -10,7 +11,7 @@ namespace emulator::nccl {
 namespace {
 
 constexpr int kChannels = 8;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 30;  // MPI counts are int
+constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 MPI_Comm duplicate = MPI_COMM_NULL;
 int my_rank = 0;
@@ -18,11 +19,20 @@ int ranks = 1;
 
 int tag_of(int context, Channel channel) { return context * kChannels + static_cast<int>(channel); }
 
-// Pieces of at most 1 GiB from `begin` on.
+// MPI counts are int, so large messages travel in pieces. EMULATOR_NCCL_PIECE lets tests have many with little data.
+std::size_t piece_bytes() {
+  static const std::size_t bytes = [] {
+    const char* setting = std::getenv("EMULATOR_NCCL_PIECE");
+    return setting == nullptr ? kPieceBytes : std::max(sizeof(Header), static_cast<std::size_t>(std::atol(setting)));
+  }();
+  return bytes;
+}
+
+// Pieces from `begin` on.
 template <typename Post>
 void for_each_piece(std::vector<char>& bytes, std::size_t begin, Post&& post) {
-  for (std::size_t offset = begin; offset < bytes.size(); offset += kPieceBytes) {
-    post(bytes.data() + offset, static_cast<int>(std::min(kPieceBytes, bytes.size() - offset)));
+  for (std::size_t offset = begin; offset < bytes.size(); offset += piece_bytes()) {
+    post(bytes.data() + offset, static_cast<int>(std::min(piece_bytes(), bytes.size() - offset)));
   }
 }
 

@@ -78,6 +78,12 @@ TEST(NcclJobs, SucceedOnAnotherTransport) {
   EXPECT_EQ(outcome.status, 0) << outcome.output;
 }
 
+// Messages of many pieces, as those beyond 1 GiB are.
+TEST(NcclJobs, SucceedWithMessagesInPieces) {
+  const Outcome outcome = run(4, "all_reduce ring group_keeps_the_order crossed_channels", "EMULATOR_NCCL_PIECE=100");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
 TEST(NcclJobs, SlowRanksAreNotStuckRanks) {
   const Outcome outcome = run(4, "a_slow_rank_is_no_deadlock");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
