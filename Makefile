@@ -69,6 +69,8 @@ $(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp))
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$^ -o $$@ -lgtest -lgtest_main $$(LDLIBS_ALL)
 endef
 $(foreach s,$(SUITES),$(eval $(call suite_rule,$(s))))
+# These run the program itself.
+$(BUILD)/test_commands: | $(BUILD)/train_gpt
 EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp),$(s)))
 
 TEST_COMMANDS = $(EXISTING_SUITES:%=$(BUILD)/test_%)
