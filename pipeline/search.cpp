@@ -158,11 +158,25 @@ class PlacementSearch {
       for (const bool input_first : {false, true})
         for (const bool make_room : {false, true})
           for (const double gap : {0.0, 0.5, 1.0})
-            for (const Policy::Chunk rule : chunk_rules)
-              all.push_back({false, input_first, make_room, gap, rule, warmup, {}});
+            for (const Policy::Chunk rule : chunk_rules) {
+              Policy policy;
+              policy.input_first = input_first;
+              policy.make_room = make_room;
+              policy.least_gap = gap;
+              policy.chunk = rule;
+              policy.warmup = warmup;
+              all.push_back(std::move(policy));
+            }
     for (const bool input_first : {false, true})
       for (const double gap : {0.0, 0.5, 1.0})
-        for (const Policy::Chunk rule : chunk_rules) all.push_back({true, input_first, false, gap, rule, {}, {}});
+        for (const Policy::Chunk rule : chunk_rules) {
+          Policy policy;
+          policy.from_the_end = true;
+          policy.input_first = input_first;
+          policy.least_gap = gap;
+          policy.chunk = rule;
+          all.push_back(std::move(policy));
+        }
     return all;
   }
 

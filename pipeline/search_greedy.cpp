@@ -29,7 +29,7 @@ class ListScheduler {
     const std::size_t stages = index(problem.stages), m = index(problem.micro_batches);
     for (auto& done : done_) done.assign(stages, 0);
     for (auto& ready : ready_) ready.assign(stages, std::vector<double>(m, kUnknown));
-    std::fill(ready_[up_][0].begin(), ready_[up_][0].end(), 0.0);
+    for (std::size_t j = 0; j < m; ++j) ready_[up_][0][j] = static_cast<double>(j) * policy.pace;
     sent_.resize(problem.shared.size());
     taken_.resize(problem.shared.size());
     ranks_.resize(index(problem.ranks));

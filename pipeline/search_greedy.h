@@ -20,6 +20,7 @@ struct Policy {
   bool make_room = false;   // an F that lacks nothing but memory gets it from a W at once, before any I
   double least_gap = 1;     // W runs only in gaps of at least this fraction of it (0: in any gap)
   enum class Chunk { oldest_micro_batch, deepest, shallowest } chunk = Chunk::oldest_micro_batch;
+  double pace = 0;  // micro-batches enter the pipeline no faster than one in this time (from the end: leave it)
   std::vector<int> warmup;        // [rank]: first-phase actions before the first turn-around; empty: as many as fit
   std::vector<double> in_flight;  // [rank]: like the memory limit, but for F not yet followed by I; empty: no such cap
   // Position of every action in another order's time, [operation][stage][micro-batch]: the earliest goes first.
