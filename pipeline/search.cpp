@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "pipeline/search_blocks.h"
 #include "pipeline/search_bound.h"
 #include "pipeline/search_greedy.h"
 #include "pipeline/search_improve.h"
@@ -20,10 +21,11 @@ namespace {
 
 using namespace search;
 
-// Work per request, in actions placed or evaluated: about two seconds each.
-constexpr std::int64_t kGreedyBudget = 15'000'000;
-constexpr std::int64_t kImproveBudget = 100'000'000;
-constexpr int kStarts = 4;  // orders per placement that local search starts from
+// Work per request, in actions placed or evaluated: a few seconds together on one core.
+constexpr std::int64_t kGreedyBudget = 24'000'000;
+constexpr std::int64_t kSurveyBudget = 120'000'000;  // local search on every placement
+constexpr std::int64_t kRefineBudget = 240'000'000;  // local search on the most promising one
+constexpr std::size_t kStarts = 6;                   // orders per placement that local search starts from
 
 void check(const SearchRequest& request) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument("auto schedule: " + what); };
@@ -74,30 +76,31 @@ class PlacementSearch {
     if (std::optional<Order> order = from_schedule(*problem_, schedule)) offer(std::move(*order));
   }
 
-  // List scheduling under many policies, the promising ones first.
+  // List scheduling under many policies, the promising ones first; fewer once the bound is reached.
   void build(std::int64_t budget) {
     offer(one_at_a_time(*problem_));
     const std::int64_t actions = 3ll * problem_->stages * problem_->micro_batches;
     for (const Policy& policy : policies()) {
-      if (budget < 0) return;
-      budget -= actions;
+      budget -= actions * (at_bound() ? 4 : 1);
+      if (budget < 0 || best().reaches(bound_)) return;
       if (std::optional<Order> order = list_schedule(*problem_, policy)) offer(std::move(*order));
     }
   }
 
-  // Local search from the best few orders, then a little for the other measure.
-  void improve_best(std::int64_t budget) {
-    const std::int64_t actions = 3ll * problem_->stages * problem_->micro_batches;
+  // Local search from each of the best few orders, until one reaches the bound.
+  void survey(std::int64_t budget) {
     const std::vector<Found> starts = orders_;
-    ImproveOptions options{std::min(budget / kStarts, (2000 + 100 * actions) * actions), bound_, false, 1};
     for (const Found& start : starts) {
-      if (at_bound()) break;
-      improve_from(start.order, options);
-      ++options.seed;
+      if (at_bound()) return;
+      improve_from(start.order, budget / static_cast<std::int64_t>(starts.size()), false);
     }
-    options.polish = true;
-    options.budget /= 2;
-    if (!best().reaches(bound_)) improve_from(Order(orders_.front().order), options);
+  }
+
+  // Longer local search from the best orders, then a little for the other measure.
+  void refine(std::int64_t budget) {
+    const std::vector<Found> starts = orders_;
+    for (std::size_t i = 0; i < 4 && !at_bound(); ++i) improve_from(starts[i % starts.size()].order, budget / 4, false);
+    if (!best().reaches(bound_)) improve_from(Order(orders_.front().order), budget / 8, true);
   }
 
  private:
@@ -118,8 +121,13 @@ class PlacementSearch {
 
   bool at_bound() const { return best().objective <= bound_.objective * (1 + 2e-9); }
 
-  void improve_from(const Order& order, const ImproveOptions& options) {
-    Improvement improvement = improve(*problem_, order, options);
+  void improve_from(const Order& order, std::int64_t budget, bool polish) {
+    const std::int64_t actions = 3ll * problem_->stages * problem_->micro_batches;
+    budget = std::min(budget, (2000 + 100 * actions) * actions);  // small problems need no more
+    // Which temperature suits depends on how rugged the problem is (little memory: very): take turns.
+    constexpr double kTemperatures[3] = {0.05, 0.15, 0.5};
+    const double temperature = kTemperatures[seed_++ % 3];
+    Improvement improvement = improve(*problem_, order, {budget, bound_, polish, temperature, seed_});
     keep({std::move(improvement.order), improvement.score});
   }
 
@@ -128,7 +136,10 @@ class PlacementSearch {
   }
 
   void keep(Found found) {
-    const auto same = [&](const Found& other) { return other.order == found.order; };
+    // Of orders with the same figures one is enough: starts should differ.
+    const auto same = [&](const Found& other) {
+      return !other.score.better_than(found.score) && !found.score.better_than(other.score);
+    };
     if (std::any_of(orders_.begin(), orders_.end(), same)) return;
     const auto worse = std::find_if(orders_.begin(), orders_.end(),
                                     [&](const Found& other) { return found.score.better_than(other.score); });
@@ -154,35 +165,47 @@ class PlacementSearch {
     if (problem_->chunks > 1)
       chunk_rules = {Policy::Chunk::oldest_micro_batch, Policy::Chunk::deepest, Policy::Chunk::shallowest};
     std::vector<Policy> all;
-    for (const std::vector<int>& warmup : warmups())
-      for (const bool input_first : {false, true})
-        for (const bool make_room : {false, true})
-          for (const double gap : {0.0, 0.5, 1.0})
-            for (const Policy::Chunk rule : chunk_rules) {
-              Policy policy;
-              policy.input_first = input_first;
-              policy.make_room = make_room;
-              policy.least_gap = gap;
-              policy.chunk = rule;
-              policy.warmup = warmup;
-              all.push_back(std::move(policy));
-            }
-    for (const bool input_first : {false, true})
-      for (const double gap : {0.0, 0.5, 1.0})
+    const auto add = [&](Policy policy) {
+      for (const double gap : {0.0, 0.25, 0.5, 1.0}) {
+        policy.least_gap = gap;
         for (const Policy::Chunk rule : chunk_rules) {
-          Policy policy;
-          policy.from_the_end = true;
-          policy.input_first = input_first;
-          policy.least_gap = gap;
           policy.chunk = rule;
+          all.push_back(policy);
+        }
+      }
+    };
+    for (const bool input_first : {false, true}) {
+      Policy policy;
+      policy.from_the_end = true;
+      policy.input_first = input_first;
+      add(policy);
+    }
+    const bool scarce = problem_->limit[0] < problem_->ranks;
+    for (const std::vector<int>& warmup : warmups()) {
+      for (const bool input_first : {false, true})
+        for (const bool make_room : {false, true}) {
+          Policy policy;
+          policy.input_first = input_first;
+          policy.make_room = make_room;
+          policy.warmup = warmup;
+          add(policy);
+        }
+      if (!warmup.empty() || !scarce) continue;
+      for (const Timetable& block : building_blocks(*problem_, 150))
+        for (const double gap : {0.0, 1.0}) {
+          Policy policy;
+          policy.least_gap = gap;
+          policy.timetable = block;
           all.push_back(std::move(policy));
         }
+    }
     return all;
   }
 
   std::unique_ptr<Problem> problem_;
   std::unique_ptr<Evaluator> evaluator_;
   Score bound_;
+  std::uint64_t seed_ = 0;
   std::vector<Found> orders_;
 };
 
@@ -260,11 +283,13 @@ SearchResult search_schedule(const SearchRequest& request) {
     search.build(kGreedyBudget / parts);
     reached = std::min(reached, search.best().objective);
   }
+  PlacementSearch* leader = nullptr;
   for (PlacementSearch& search : searches) {
-    if (search.bound() >= reached * (1 - 1e-9)) continue;
-    search.improve_best(kImproveBudget / parts);
+    if (search.bound() < reached * (1 - 1e-9)) search.survey(kSurveyBudget / parts);
     reached = std::min(reached, search.best().objective);
+    if (leader == nullptr || search.best().better_than(leader->best())) leader = &search;
   }
+  if (leader != nullptr) leader->refine(kRefineBudget);
 
   SimulateOptions options;
   options.intervals = options.channels = false;

@@ -29,7 +29,7 @@ class ListScheduler {
     const std::size_t stages = index(problem.stages), m = index(problem.micro_batches);
     for (auto& done : done_) done.assign(stages, 0);
     for (auto& ready : ready_) ready.assign(stages, std::vector<double>(m, kUnknown));
-    for (std::size_t j = 0; j < m; ++j) ready_[up_][0][j] = static_cast<double>(j) * policy.pace;
+    std::fill(ready_[up_][0].begin(), ready_[up_][0].end(), 0.0);
     sent_.resize(problem.shared.size());
     taken_.resize(problem.shared.size());
     ranks_.resize(index(problem.ranks));
@@ -48,7 +48,7 @@ class ListScheduler {
       Rank& state = ranks_[index(rank)];
       if (time < state.free || time <= state.looked_at) continue;
       state.looked_at = time;
-      const Choice choice = choose(rank, time);
+      const Choice choice = policy_.timetable ? choose_by_timetable(rank, time) : choose(rank, time);
       if (choice.stage < 0) continue;
       start(rank, choice, time);
       --left;
@@ -67,7 +67,7 @@ class ListScheduler {
     double free = 0, live = 0;
     double looked_at = -1;
     bool turned = false;  // the first `down` has run
-    int ups = 0, downs = 0;
+    int ups = 0;
     RankOrder list;
   };
   struct Choice {
@@ -121,9 +121,7 @@ class ListScheduler {
 
   bool up_allowed(int rank) const {
     const Rank& state = ranks_[index(rank)];
-    if (!policy_.warmup.empty() && !state.turned && state.ups >= policy_.warmup[index(rank)]) return false;
-    return policy_.in_flight.empty() ||
-           state.ups + 1 - state.downs <= policy_.in_flight[index(rank)] * problem_.chunks + kMemorySlack;
+    return policy_.warmup.empty() || state.turned || state.ups < policy_.warmup[index(rank)];
   }
 
   bool filler_available(int rank, int chunk) const {
@@ -135,11 +133,6 @@ class ListScheduler {
   // Smaller goes first.
   double rank_of_choice(Operation operation, int stage) const {
     const double micro_batch = done_[operation][index(stage)];
-    if (policy_.urgency != nullptr) {
-      const double time = policy_.urgency[operation][index(stage)][index(
-          reversed_ ? problem_.micro_batches - 1 - static_cast<int>(micro_batch) : static_cast<int>(micro_batch))];
-      return reversed_ ? -time : time;
-    }
     const double stages = problem_.stages;
     const double depth = operation == up_ ? stages - 1 - stage : stage;  // steps left on its way
     double key = 0;
@@ -195,6 +188,36 @@ class ListScheduler {
     return {};
   }
 
+  // The earliest F or I of the timetable that memory allows, if it is there; W while it is not.
+  Choice choose_by_timetable(int rank, double now) {
+    Choice next, filler;
+    double next_key = kUnknown, blocked_key = kUnknown;
+    for (int chunk = 0; chunk < problem_.chunks; ++chunk) {
+      const int stage = problem_.stage(rank, chunk);
+      for (const Operation operation : {kForward, kInput}) {
+        const int micro_batch = done_[operation][index(stage)];
+        if (micro_batch >= problem_.micro_batches) continue;
+        const std::vector<double>& offset =
+            operation == kForward ? policy_.timetable->forward : policy_.timetable->input;
+        const double key = offset[index(stage)] + policy_.timetable->period * micro_batch;
+        if (operation == kForward &&
+            ranks_[index(rank)].live + change_[kForward] > problem_.limit[index(rank)] + kMemorySlack)
+          blocked_key = std::min(blocked_key, key);
+        else if (key < next_key)
+          next_key = key, next = {stage, operation};
+      }
+      if (filler_available(rank, chunk) &&
+          (filler.stage < 0 || done_[kWeight][index(stage)] < done_[kWeight][index(filler.stage)]))
+        filler = {stage, kWeight};
+    }
+    if (filler.stage >= 0 && blocked_key < next_key) return filler;
+    const double time = next.stage < 0 ? kUnknown : arrival(next.operation, next.stage);
+    if (time <= now) return next;
+    if (time < kUnknown) wake(rank, time);
+    if (filler.stage < 0 || time - now < policy_.least_gap * problem_.time(kWeight, filler.stage) - 1e-12) return {};
+    return filler;
+  }
+
   void start(int rank, const Choice& choice, double now) {
     Rank& state = ranks_[index(rank)];
     const Operation operation = choice.operation;
@@ -205,7 +228,7 @@ class ListScheduler {
     wake(rank, state.free);
     const int micro_batch = done_[operation][index(stage)]++;
     if (operation == kWeight) return;
-    (operation == up_ ? state.ups : state.downs)++;
+    if (operation == up_) ++state.ups;
     state.turned |= operation == down_;
     const int edge_in = operation == up_ ? stage : stage + 1;
     if (edge_in > 0 && edge_in < problem_.stages) {

@@ -14,18 +14,23 @@
 
 namespace train_gpt::search {
 
+// When F and I of micro-batch 0 would run; every further micro-batch follows one period later. The repeating pattern is
+// a building block of Qi et al., "Pipeline Parallelism with Controllable Memory": how long a micro-batch stays on a
+// rank, over the period, is the memory that it takes there.
+struct Timetable {
+  std::vector<double> forward, input;  // [stage]
+  double period = 0;
+};
+
 struct Policy {
   bool from_the_end = false;
   bool input_first = true;  // when F and I are both ready (from the end: F and I in these roles too)
   bool make_room = false;   // an F that lacks nothing but memory gets it from a W at once, before any I
   double least_gap = 1;     // W runs only in gaps of at least this fraction of it (0: in any gap)
   enum class Chunk { oldest_micro_batch, deepest, shallowest } chunk = Chunk::oldest_micro_batch;
-  double pace = 0;  // micro-batches enter the pipeline no faster than one in this time (from the end: leave it)
-  std::vector<int> warmup;        // [rank]: first-phase actions before the first turn-around; empty: as many as fit
-  std::vector<double> in_flight;  // [rank]: like the memory limit, but for F not yet followed by I; empty: no such cap
-  // Position of every action in another order's time, [operation][stage][micro-batch]: the earliest goes first.
-  // Overrides input_first and chunk where given.
-  const std::vector<std::vector<double>>* urgency = nullptr;
+  std::vector<int> warmup;  // [rank]: first-phase actions before the first turn-around; empty: as many as fit
+  // F and I go in the order of this timetable instead of whichever is ready; W fills gaps and makes room as above.
+  std::optional<Timetable> timetable;
 };
 
 // Nothing if the rules run into a dead end.

@@ -59,7 +59,8 @@ class Annealing {
     std::size_t actions = 0;
     for (const RankOrder& list : order_) actions += list.size();
     const std::int64_t rounds = options_.budget / static_cast<std::int64_t>(actions);
-    const double hot = 0.15 * *std::max_element(problem_.duration[kWeight].begin(), problem_.duration[kWeight].end());
+    const double hot =
+        options_.temperature * *std::max_element(problem_.duration[kWeight].begin(), problem_.duration[kWeight].end());
     bool stale = true;
     for (std::int64_t round = 0; round < rounds && !best_.score.reaches(options_.bound); ++round) {
       const double left = 1 - static_cast<double>(round) / static_cast<double>(rounds);

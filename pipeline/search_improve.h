@@ -15,9 +15,10 @@ struct Improvement {
 };
 
 struct ImproveOptions {
-  std::int64_t budget = 0;  // actions to evaluate
-  Score bound;              // nothing better exists: stop when objective and other measure are there
-  bool polish = false;      // the objective is as good as it gets: look at the other measure as well
+  std::int64_t budget = 0;    // actions to evaluate
+  Score bound;                // nothing better exists: stop when objective and other measure are there
+  bool polish = false;        // the objective is as good as it gets: look at the other measure as well
+  double temperature = 0.15;  // losses of about this share of a W are accepted at first
   std::uint64_t seed = 1;
 };
 
