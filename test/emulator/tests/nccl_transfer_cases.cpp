@@ -177,6 +177,25 @@ void group_keeps_the_order() {
   for (cudaStream_t stream : streams) CUDA(cudaStreamDestroy(stream));
 }
 
+// One communicator on two streams: the order of issue holds, whichever stream runs first on which rank.
+void one_communicator_on_two_streams() {
+  ncclComm_t world = make_communicator();
+  cudaStream_t streams[] = {make_stream(), make_stream()};
+  std::vector<Device<float>*> data;
+  for (std::size_t i = 0; i < 8; ++i) {
+    data.push_back(new Device<float>(contribution(rank(), i + 1)));
+    const std::size_t stream = (i / 2 + static_cast<std::size_t>(rank())) % 2;
+    NCCL(ncclAllReduce(data[i]->data(), data[i]->data(), i + 1, ncclFloat32, ncclSum, world, streams[stream]));
+  }
+  CUDA(cudaDeviceSynchronize());
+  for (std::size_t i = 0; i < 8; ++i) {
+    REQUIRE(data[i]->read() == reduced(i + 1, ncclSum));
+    delete data[i];
+  }
+  NCCL(ncclCommDestroy(world));
+  for (cudaStream_t stream : streams) CUDA(cudaStreamDestroy(stream));
+}
+
 // A two-rank communicator and a stream per channel, forward and backward between neighbours. Every rank issues in an
 // order of its own; nothing is grouped; each message is made by the compute
 // stream, which waits until the one before has left.
@@ -277,6 +296,7 @@ constexpr Case kCases[] = {{"all_reduce", all_reduce},
                            {"broadcast_and_reduce", broadcast_and_reduce},
                            {"ring", ring},
                            {"group_keeps_the_order", group_keeps_the_order},
+                           {"one_communicator_on_two_streams", one_communicator_on_two_streams},
                            {"crossed_channels", crossed_channels},
                            {"device_runs_while_host_waits_in_mpi", device_runs_while_host_waits_in_mpi}};
 
