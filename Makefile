@@ -2,12 +2,13 @@
 #
 #   CUDA=0            leave the GPU out even where nvcc is found     CUDA_ARCHS="80 90"   architectures to compile for
 #   MPI_HOME=DIR      MPI that is not in the default paths           NCCL_HOME=DIR        likewise NCCL
-#   SANITIZE=1        ASan + UBSan build in build-sanitize/          BUILD=DIR            where everything is built
+#   SANITIZE=1        ASan + UBSan build in build-sanitize/          SANITIZE=thread      ThreadSanitizer, in build-thread/
+#   BUILD=DIR         where everything is built
 #
 # A new .cpp file is picked up by its folder: nothing has to be listed here.
 
 SANITIZE ?= 0
-BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,build)
+BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,$(if $(filter thread,$(SANITIZE)),build-thread,build))
 MAKEFLAGS += --no-print-directory --jobs=$(shell nproc)
 .DEFAULT_GOAL := all
 FOLDERS := commands pipeline model data kernels/cpu kernels
@@ -25,7 +26,8 @@ $(BUILD)/config.mk: scripts/find_libraries.sh
 
 comma := ,
 # Kernels get -O3; the rest spends no time worth mentioning and compiles in half the time with -O1.
-optimise = $(if $(filter 1,$(SANITIZE)),-O1 -fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(if $(filter kernels/%,$(1)),-O3,$(if $(filter commands/% test/%,$(1)),-O1,-O2)))
+SANITIZER_FLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
+optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointer,$(if $(filter kernels/%,$(1)),-O3,$(if $(filter commands/% test/%,$(1)),-O1,-O2)))
 # -Wno-restrict: g++ 12 warns of overlaps inside its own std::string (GCC bug 105651).
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
@@ -73,9 +75,26 @@ $(foreach s,$(SUITES),$(eval $(call suite_rule,$(s))))
 $(BUILD)/test_commands: | $(BUILD)/train_gpt
 EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp),$(s)))
 
-TEST_COMMANDS = $(EXISTING_SUITES:%=$(BUILD)/test_%)
-test: $(EXISTING_SUITES:%=$(BUILD)/test_%) train_gpt
-	@scripts/run_tests.sh $(foreach c,$(TEST_COMMANDS),'$(c)')
+
+# Every schedule over MPI, many cases in one job.
+MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(shell command -v mpirun.mpich || echo mpirun))
+$(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/training_runs.o $(LIBRARY)
+	@echo "  link $@"
+	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
+
+TEST_COMMANDS = $(EXISTING_SUITES:%=$(BUILD)/test_%) '$(MPIRUN) -n 8 $(BUILD)/test_mpi'
+test: $(EXISTING_SUITES:%=$(BUILD)/test_%) $(BUILD)/test_mpi train_gpt
+	@scripts/run_tests.sh $(TEST_COMMANDS)
+
+# What takes longer: sanitizers, threads, slow transports, schedules under random delays, fifty million actions.
+check: test check-emulator
+	@$(MAKE) SANITIZE=1 $(EXISTING_SUITES:%=build-sanitize/test_%) build-sanitize/train_gpt
+	@$(MAKE) SANITIZE=thread build-thread/test_pipeline
+	@scripts/run_tests.sh $(EXISTING_SUITES:%=build-sanitize/test_%) "build-thread/test_pipeline --gtest_filter='Trainer*'" \
+	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --full' '$(MPIRUN) -n 8 $(BUILD)/test_mpi --delays' \
+	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --synchronous-sends' 'UCX_TLS=posix,self $(MPIRUN) -n 8 $(BUILD)/test_mpi' \
+	  'UCX_TLS=tcp,self $(MPIRUN) -n 8 $(BUILD)/test_mpi' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
+	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed'
 
 # CUDA without a GPU: the host emulator and its own tests.
 include test/emulator/emulator.mk
@@ -105,6 +124,6 @@ format:
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean:
-	@rm -rf build build-sanitize train_gpt
+	@rm -rf build build-sanitize build-thread train_gpt
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -8,6 +8,7 @@
 #include "pipeline/forward_only.h"
 #include "pipeline/plan_memory.h"
 #include "pipeline/schedule_channels.h"
+#include "pipeline/validate.h"
 
 namespace train_gpt {
 namespace {
@@ -31,19 +32,13 @@ class SlotNumbers {
 };
 
 constexpr int kSendSlots = 2;
-constexpr int kLeastReceiveSlots = 2;
 
-// Receive slots of every channel: the longest queue of the training schedule and of validation, at least two.
-std::vector<int> receive_slots(const PlanRequest& request, const ChannelTable& table,
-                               std::vector<int> validation_queues) {
+// Receive slots of every channel: what the validator wants for the training schedule, and the longest queue of the
+// forward-only one (in its own run no more messages wait, so that run stays possible in any timing).
+std::vector<int> receive_slots(const PlanRequest& request, std::vector<int> validation_queues) {
   std::vector<int> slots = std::move(validation_queues);
-  for (int& n : slots) n = std::max(n, kLeastReceiveSlots);
-  const Simulation simulation = simulate(request.schedule, request.costs, {.intervals = false});
-  for (const ChannelLoad& load : simulation.channels) {
-    const auto found = std::find(table.channels().begin(), table.channels().end(), load.channel);
-    int& n = slots[static_cast<std::size_t>(found - table.channels().begin())];
-    n = std::max(n, load.longest_queue);
-  }
+  const std::vector<ChannelSlots> wanted = validate(request.schedule, request.costs).channels;
+  for (std::size_t c = 0; c < slots.size(); ++c) slots[c] = std::max(slots[c], wanted[c].receive);
   return slots;
 }
 
@@ -290,7 +285,7 @@ Plan make_plan(const PlanRequest& request) {
   plan.validation = forward_only(request.schedule, request.batch.micro_batches, &validation_queues);
   plan.generation = forward_only(request.schedule, 1);
   const ChannelTable table(request.schedule.placement);
-  const std::vector<int> slots = receive_slots(request, table, validation_queues);
+  const std::vector<int> slots = receive_slots(request, validation_queues);
   for (int r = 0; r < request.schedule.ranks; ++r) {
     RankPlanner planner(request, table, slots, r);
     plan.ranks.push_back(

@@ -1,7 +1,11 @@
 #include "test/pipeline/training_runs.h"
 
+#include <chrono>
 #include <mutex>
+#include <random>
+#include <thread>
 
+#include "kernels/injected_delays.h"
 #include "kernels/local_communicator.h"
 #include "pipeline/schedule_catalog.h"
 #include "pipeline/trainer.h"
@@ -27,9 +31,10 @@ Batch batch_of(std::int64_t step) {
 
 }  // namespace
 
-Outcome train(const Run& run) {
+Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
   const ModelConfig model{
       .layers = 3, .heads = 3, .hidden = 24, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
+  const auto device = make_cpu_device(run.threads);
   PlanRequest request;
   request.model = model;
   request.batch = {.rows = run.rows,
@@ -43,36 +48,47 @@ Outcome train(const Run& run) {
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
-  request.workspace_bytes =
-      make_cpu_device(run.threads)->workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
+  request.workspace_bytes = device->workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
   const Plan plan = make_plan(request);
   const OptimizerSettings optimizer{
       .learning_rate = {.shape = LearningRateShape::cosine, .peak = 1e-2, .steps = run.steps, .warmup_steps = 1},
       .adamw = {.weight_decay = 0.1F},
       .grad_clip = 0.5};
 
+  Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
+  Trainer trainer(*device, groups, plan, optimizer);
+  trainer.open();
+  trainer.initialise(7);
+  auto random = std::mt19937_64(static_cast<std::uint64_t>(world.rank()) + 1);
+  if (delays.action > 0) {
+    trainer.executor().set_extra_work([&] {
+      const double ms = std::uniform_real_distribution<>(0, delays.action)(random);
+      std::this_thread::sleep_for(std::chrono::microseconds(static_cast<std::int64_t>(1000 * ms)));
+    });
+  }
+  Outcome outcome;
+  for (std::int64_t step = 0; step < run.steps; ++step) {
+    if (run.validate_every > 0 && step % run.validate_every == 0) {
+      outcome.validation.push_back(trainer.validate(batch_of(1000)));
+    }
+    const StepResult result = trainer.step(step, batch_of(step));
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.grad_norm);
+  }
+  outcome.hash = trainer.parameter_hash();
+  return outcome;
+}
+
+Outcome train(const Run& run, const Delays& delays) {
   Outcome outcome;
   std::mutex mutex;
   run_local_ranks(run.ranks * run.replicas, [&](Communicator& world) {
-    const auto device = make_cpu_device(run.threads);
-    Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
-    Trainer trainer(*device, groups, plan, optimizer);
-    trainer.open();
-    trainer.initialise(7);
-    Outcome mine;
-    for (std::int64_t step = 0; step < run.steps; ++step) {
-      if (run.validate_every > 0 && step % run.validate_every == 0) {
-        mine.validation.push_back(trainer.validate(batch_of(1000)));
-      }
-      const StepResult result = trainer.step(step, batch_of(step));
-      mine.losses.push_back(result.loss);
-      mine.norms.push_back(result.grad_norm);
-    }
-    mine.hash = trainer.parameter_hash();
-    if (world.rank() == 0) {
-      const std::lock_guard lock(mutex);
-      outcome = mine;
-    }
+    // The wrapper delays sends; the local communicator itself stays with the threads.
+    const auto wrapped = inject_delays(world.split(0, world.rank()), {.message = delays.message});
+    const Outcome mine = train_rank(*wrapped, run, delays);
+    if (world.rank() != 0) return;
+    const std::lock_guard lock(mutex);
+    outcome = mine;
   });
   return outcome;
 }

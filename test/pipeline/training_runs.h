@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/communicator.h"
 #include "pipeline/plan.h"
 
 namespace train_gpt::test {
@@ -34,7 +35,17 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// Layers 3, hidden 24, heads 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping at 0.5.
-Outcome train(const Run& run);
+// Random delays of up to this many milliseconds in every message and every action; 0: none.
+struct Delays {
+  double message = 0;
+  double action = 0;
+};
+
+// One rank's part; collective over `world`, whose size is ranks x replicas. The same on all ranks.
+Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {});
+
+// All ranks as threads. Layers 3, hidden 24, heads 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping
+// at 0.5.
+Outcome train(const Run& run, const Delays& delays = {});
 
 }  // namespace train_gpt::test
