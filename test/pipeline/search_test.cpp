@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pipeline/schedule_catalog.h"
+#include "pipeline/validate.h"
 
 namespace train_gpt {
 namespace {
@@ -48,6 +49,7 @@ void expect_sound(const SearchRequest& request, const SearchResult& result) {
     for (const char operation : {'F', 'I', 'W'})
       EXPECT_EQ((next[{operation, static_cast<int>(stage)}]), entry.last_micro_batch - entry.first_micro_batch);
   }
+  EXPECT_TRUE(validate(schedule, request.costs).notices.empty());
   const Simulation simulation = simulate(schedule, request.costs, options_of(request));
   EXPECT_DOUBLE_EQ(simulation.makespan, result.simulation.makespan);
   EXPECT_DOUBLE_EQ(simulation.span, result.simulation.span);
