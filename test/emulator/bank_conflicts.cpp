@@ -1,7 +1,131 @@
 #include "bank_conflicts.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+#include "block.h"
+#include "counters.h"
+
 namespace emulator {
-void count_bank_access(const void*, std::size_t, const void*) {}
-void finish_bank_counts() {}
-void count_matrix_rows(void* const*, int, const void* (*)(const void*)) {}
+namespace {
+
+constexpr unsigned kBanks = 32;
+constexpr unsigned kWordBytes = 4;
+
+// One instruction of one warp, executed for the n-th time: what each lane accesses.
+struct WarpAccess {
+  unsigned lanes = 0;
+  std::array<std::uintptr_t, kWarpLanes> address{};
+  std::array<std::size_t, kWarpLanes> bytes{};
+};
+
+// An access of one lane that may still grow: compilers split 8- and 16-byte accesses of structs into their members.
+struct OpenAccess {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  const void* pc = nullptr;  // of the first part
+  const void* last_pc = nullptr;
+};
+
+std::uint64_t counted_block = 0;
+std::array<OpenAccess, kMaxThreads> open_accesses;
+// Per warp and instruction: how often each lane has executed it, and the executions that lanes have reached.
+struct Instruction {
+  std::array<std::size_t, kWarpLanes> executed{};
+  std::vector<WarpAccess> executions;
+};
+std::array<std::map<const void*, Instruction>, kMaxWarps> instructions;
+
+// Passes that one group of lanes needs: the largest number of different words in one bank.
+std::int64_t passes(const WarpAccess& access, unsigned lanes) {
+  std::array<std::vector<std::uintptr_t>, kBanks> words;
+  for (unsigned rest = lanes & access.lanes; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
+    const std::uintptr_t last = (access.address[lane] + access.bytes[lane] - 1) / kWordBytes;
+    for (std::uintptr_t word = access.address[lane] / kWordBytes; word <= last; ++word) {
+      auto& bank = words[word % kBanks];
+      if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
+    }
+  }
+  std::size_t most = 0;
+  for (const auto& bank : words) most = std::max(most, bank.size());
+  return static_cast<std::int64_t>(most);
+}
+
+void count(const WarpAccess& access) {
+  std::size_t widest = 4;
+  for (unsigned rest = access.lanes; rest != 0; rest &= rest - 1) {
+    widest = std::max(widest, access.bytes[static_cast<unsigned>(__builtin_ctz(rest))]);
+  }
+  // 8-byte accesses go by half warps, 16-byte accesses by quarter warps.
+  const unsigned group = widest > 8 ? 8 : widest > 4 ? 16 : 32;
+  BankUse& use = bank_use()[the_block.launch->kernel];
+  for (unsigned begin = 0; begin < kWarpLanes; begin += group) {
+    const unsigned lanes = (group == 32 ? ~0U : (1U << group) - 1) << begin;
+    if ((lanes & access.lanes) == 0) continue;
+    const std::int64_t needed = passes(access, lanes);
+    use.passes += needed;
+    use.conflicts += needed - 1;
+  }
+}
+
+// Files the lane's access under its instruction.
+void close_access(unsigned thread) {
+  OpenAccess& open = open_accesses[thread];
+  if (open.bytes == 0) return;
+  const unsigned lane = thread % kWarpLanes;
+  Instruction& instruction = instructions[thread / kWarpLanes][open.pc];
+  const std::size_t execution = instruction.executed[lane]++;
+  if (instruction.executions.size() <= execution) instruction.executions.resize(execution + 1);
+  WarpAccess& access = instruction.executions[execution];
+  access.lanes |= 1U << lane;
+  access.address[lane] = open.begin;
+  access.bytes[lane] = open.bytes;
+  open.bytes = 0;
+}
+
+void print_bank_use() {
+  std::fprintf(stderr, "shared memory: %-40s %12s %12s %8s\n", "kernel", "passes", "conflicts", "share");
+  for (const auto& [kernel, use] : bank_use()) {
+    std::fprintf(stderr, "               %-40s %12lld %12lld %7.1f%%\n", kernel.c_str(),
+                 static_cast<long long>(use.passes), static_cast<long long>(use.conflicts),
+                 100.0 * static_cast<double>(use.conflicts) / static_cast<double>(use.passes));
+  }
+}
+
+}  // namespace
+
+void count_bank_access(const void* pointer, std::size_t bytes, const void* pc) {
+  if (current_thread == nullptr) return;
+  static const int registered = (bank_use(), std::atexit(print_bank_use));  // the table must outlive the call
+  static_cast<void>(registered);
+  counted_block = the_block.serial;
+  OpenAccess& open = open_accesses[current_thread->linear];
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const bool continues = open.bytes != 0 && begin == open.begin + open.bytes && pc != open.last_pc &&
+                         begin / 16 == open.begin / 16 && open.begin % (2 * bytes) == 0;
+  if (continues) {
+    open.bytes += bytes;
+    open.last_pc = pc;
+    return;
+  }
+  close_access(current_thread->linear);
+  open = {begin, bytes, pc, pc};
+}
+
+void finish_bank_counts() {
+  if (counted_block != the_block.serial) return;
+  for (unsigned thread = 0; thread < the_block.threads; ++thread) close_access(thread);
+  for (unsigned warp = 0; warp < the_block.warps; ++warp) {
+    for (const auto& [pc, instruction] : instructions[warp]) {
+      for (const WarpAccess& access : instruction.executions) count(access);
+    }
+    instructions[warp].clear();
+  }
+}
+
 }  // namespace emulator

@@ -82,7 +82,7 @@ $(BUILD)/emulator/$(1)/%.o: %.cpp
 $(BUILD)/emulator/$(1)/$(EMULATOR_DIR)/%.o: $(EMULATOR_DIR)/%.cpp
 	@mkdir -p $$(@D)
 	@echo "  emulator $(1)  $$<"
-	@$$(EMULATOR_CXX) $$(EMULATOR_CXXFLAGS) $$(EMULATOR_LIBRARY_FLAGS_$(1)) $$(MPI_CFLAGS) -Wall -Wextra -Wshadow -Werror -MMD -MP -c $$< -o $$@
+	@$$(EMULATOR_CXX) $$(EMULATOR_CXXFLAGS) $$(EMULATOR_LIBRARY_FLAGS_$(1)) $$(EMULATOR_LOOP_FLAGS) $$(MPI_CFLAGS) -Wall -Wextra -Wshadow -Werror -MMD -MP -c $$< -o $$@
 
 $(call emulator_library,$(1)): $(call emulator_objects,$(1),$(EMULATOR_SOURCES))
 	@rm -f $$@ && ar rcs $$@ $$^
@@ -107,7 +107,8 @@ $(BUILD)/emulator/race/%.cu.o: $(BUILD)/emulated/%.cu.cpp $(EMULATOR_HEADERS)
 	  $(EMULATOR_USER_FLAGS) -MMD -MP -c $< -o $@
 	@$(EMULATOR_OBJCOPY) $(EMULATOR_RACE_SYMBOLS) $@
 
-# The products of the emulated cuBLAS are worth the machine's vector instructions.
-$(BUILD)/emulator/%/$(EMULATOR_DIR)/cublas_product.o: EMULATOR_CXXFLAGS += -O3 -march=native
+# Loops over matrices are worth vector instructions.
+$(BUILD)/emulator/%/$(EMULATOR_DIR)/cublas_product.o: EMULATOR_LOOP_FLAGS := -O3 -march=native
+$(BUILD)/emulator/%/$(EMULATOR_DIR)/ptx.o: EMULATOR_LOOP_FLAGS := -O3
 
 -include $(EMULATOR_DIR)/emulator_tests.mk $(EMULATOR_DIR)/library_tests.mk

@@ -24,7 +24,7 @@ $(BUILD)/emulator/nvcc/%.o: $(EMULATOR_TEST_DIR)/programs/%.cu $(wildcard $(EMUL
 EMULATOR_FAULTS := $(addprefix $(EMULATOR_TEST_DIR)/,fault_test.cpp kernel_faults.cu host_faults.cu)
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),fault_test,$(EMULATOR_FAULTS))))
 
-EMULATOR_GOOD := $(addprefix $(EMULATOR_TEST_DIR)/,good_test.cpp good_kernels.cu good_streams.cu)
+EMULATOR_GOOD := $(addprefix $(EMULATOR_TEST_DIR)/,good_test.cpp good_kernels.cu good_streams.cu good_syntax.cu)
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),good_test,$(EMULATOR_GOOD))))
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call emulator_test_program,$(b),speed,$(EMULATOR_TEST_DIR)/speed.cu)))
 

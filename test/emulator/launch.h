@@ -38,10 +38,9 @@ class Launcher {
     pending_->dynamic_shared = shared;
   }
 
-  template <class... Given>
-  void operator()(Given&&... given) {
-    static_assert(sizeof...(Given) == sizeof...(Parameters), "a kernel takes no default arguments");
-    pending_->values = std::tuple<std::decay_t<Parameters>...>(static_cast<Parameters>(std::forward<Given>(given))...);
+  // The arguments, converted as in a call of the kernel.
+  void operator()(Parameters... given) {
+    pending_->values = std::tuple<std::decay_t<Parameters>...>(std::move(given)...);
     pending_->arguments = pending_.get();
     pending_->argument_bytes = sizeof(Pending);
     pending_->invoke = [](void* pending) {

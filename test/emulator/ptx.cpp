@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "bank_conflicts.h"
 #include "cp_async.h"
 #include "report.h"
 #include "shared_memory.h"
@@ -73,9 +72,6 @@ struct Load {
 
 template <int kMatrices, bool kTranspose>
 void load(void* const* arguments, unsigned) {
-  count_matrix_rows(arguments, 8 * kMatrices, [](const void* argument) {
-    return static_cast<const void*>(static_cast<const Load*>(argument)->row);
-  });
   std::uint16_t matrix[kMatrices][8][8];
   for (int lane = 0; lane < 8 * kMatrices; ++lane) {
     std::memcpy(matrix[lane / 8][lane % 8], static_cast<const Load*>(arguments[lane])->row, 16);

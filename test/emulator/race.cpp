@@ -7,128 +7,19 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "bank_conflicts.h"
 #include "block.h"
 #include "memory.h"
+#include "race_order.h"
 #include "report.h"
 #include "settings.h"
 #include "shared_memory.h"
-#include "stream_queue.h"
 
 namespace emulator::race {
 namespace {
-
-// ---- who accesses -------------------------------------------------------------------------------------------------
-
-struct OperationInfo {
-  std::uint64_t stream;
-  std::uint32_t sequence;
-  std::string what;
-};
-
-// A stretch of one thread's execution between synchronisations. What happened in it is ordered alike.
-struct Segment {
-  std::uint64_t block_serial;  // 0: not in a kernel
-  std::uint32_t operation;     // in `operations`
-  std::uint32_t block;         // linear index, for reports
-  std::uint32_t barrier_epoch;
-  std::uint32_t lane_clock;
-  std::uint16_t thread;
-};
-
-// Segment numbers grow for ever; those below `first_segment` are older than everything that can still run.
-std::vector<Segment> segments;
-std::uint32_t first_segment = 1;
-std::deque<OperationInfo> operations;
-StreamClock before_operation;  // what the running operation may rely on
-bool in_operation = false;
-
-std::array<std::uint32_t, kMaxThreads> thread_segment{};  // 0: to be made at the next access
-std::uint32_t operation_segment = 0;
-
-const Segment& segment(std::uint32_t number) { return segments[number - first_segment]; }
-
-// Knowledge of lanes about each other, renewed by __syncwarp: known[lane][other] is the clock of `other` that `lane`
-// has synchronised with.
-struct WarpClocks {
-  std::uint64_t block_serial = 0;
-  std::array<std::uint32_t, kWarpLanes> own{};
-  std::array<std::array<std::uint32_t, kWarpLanes>, kWarpLanes> known{};
-};
-std::array<WarpClocks, kMaxWarps> warp_clocks;
-
-WarpClocks& clocks_of(unsigned warp) {
-  WarpClocks& clocks = warp_clocks[warp];
-  if (clocks.block_serial != the_block.serial) {
-    clocks.own.fill(0);
-    for (auto& row : clocks.known) row.fill(0);
-    clocks.block_serial = the_block.serial;
-  }
-  return clocks;
-}
-
-// Blocks whose writes the running block may rely on: they fenced and then counted atomically on an address on which
-// this block has counted since.
-std::array<bool, kMaxThreads> has_fenced{};
-std::unordered_map<const void*, std::vector<std::uint64_t>> released;
-std::vector<std::uint64_t> acquired;
-
-void exchange_knowledge(const void* counter) {
-  std::vector<std::uint64_t>& blocks = released[counter];
-  acquired.insert(acquired.end(), blocks.begin(), blocks.end());
-  if (has_fenced[current_thread->linear] && (blocks.empty() || blocks.back() != the_block.serial)) {
-    blocks.push_back(the_block.serial);
-  }
-}
-
-std::uint32_t new_segment() {
-  Segment fresh{};
-  fresh.operation = static_cast<std::uint32_t>(operations.size() - 1);
-  if (current_thread != nullptr) {
-    const dim3& grid = the_block.launch->grid;
-    fresh.block_serial = the_block.serial;
-    fresh.block = the_block.index.x + grid.x * (the_block.index.y + grid.y * the_block.index.z);
-    fresh.barrier_epoch = the_block.barrier_epoch;
-    fresh.lane_clock = clocks_of(current_thread->warp).own[current_thread->lane];
-    fresh.thread = static_cast<std::uint16_t>(current_thread->linear);
-  }
-  segments.push_back(fresh);
-  return first_segment + static_cast<std::uint32_t>(segments.size()) - 1;
-}
-
-std::uint32_t current_segment() {
-  std::uint32_t& number = current_thread != nullptr ? thread_segment[current_thread->linear] : operation_segment;
-  if (number == 0) number = new_segment();
-  return number;
-}
-
-bool happened_before(const StreamClock& clock, const OperationInfo& operation) {
-  return operation.stream < clock.size() && clock[operation.stream] >= operation.sequence;
-}
-
-// Whether everything in the segment is over before what the running thread (or operation) does now.
-bool ordered(std::uint32_t number) {
-  if (number < first_segment) return true;
-  const Segment& then = segment(number);
-  if (!in_operation) return happened_before(host_clock(), operations[then.operation]);
-  if (then.operation + 1 != operations.size()) {
-    const OperationInfo &earlier = operations[then.operation], &running = operations.back();
-    // One that waits is polled again, with others in between: it is ordered with itself.
-    const bool same = earlier.stream == running.stream && earlier.sequence == running.sequence;
-    return same || happened_before(before_operation, earlier);
-  }
-  if (current_thread == nullptr) return true;
-  if (then.block_serial != the_block.serial) {
-    return std::find(acquired.begin(), acquired.end(), then.block_serial) != acquired.end();
-  }
-  if (then.thread == current_thread->linear || then.barrier_epoch < the_block.barrier_epoch) return true;
-  return then.thread / kWarpLanes == current_thread->warp &&
-         clocks_of(current_thread->warp).known[current_thread->lane][then.thread % kWarpLanes] > then.lane_clock;
-}
 
 // ---- what was accessed --------------------------------------------------------------------------------------------
 
@@ -202,9 +93,9 @@ bool in_program_data(const void* pointer) {
 
 std::string describe(const Record& record, const char* did) {
   std::string text = std::string("\n  before  ") + did + " by ";
-  if (record.segment < first_segment) return text + "an operation long complete";
+  if (is_forgotten(record.segment)) return text + "an operation long complete";
   const Segment& then = segment(record.segment);
-  const OperationInfo& operation = operations[then.operation];
+  const OperationInfo& operation = operation_of(then);
   text += operation.what + " (stream " + std::to_string(operation.stream) + ")";
   if (then.block_serial == 0) return text;
   text += ", block " + std::to_string(then.block) + ", thread " + std::to_string(then.thread);
@@ -224,7 +115,7 @@ std::string describe_now(const void* pointer, std::size_t bytes, Access kind, co
   }
   text += "\n  now     ";
   if (current_thread == nullptr)
-    return text + (in_operation ? operations.back().what : "host code, " + source_line(pc));
+    return text + (in_operation ? running_operation().what : "host code, " + source_line(pc));
   return text + "thread " + std::to_string(current_thread->linear) + " at " + source_line(pc);
 }
 
@@ -232,7 +123,7 @@ std::string describe_now(const void* pointer, std::size_t bytes, Access kind, co
   std::string name = "race-between-operations";
   if (!in_operation) {
     name = "host-access-before-synchronisation";
-  } else if (earlier.segment >= first_segment && segment(earlier.segment).operation + 1 == operations.size()) {
+  } else if (!is_forgotten(earlier.segment) && is_running_operation(segment(earlier.segment))) {
     name = segment(earlier.segment).block_serial == the_block.serial ? "race-within-block" : "race-between-blocks";
   }
   fail(name, "nothing orders this " + now + describe(earlier, did));
@@ -253,7 +144,7 @@ struct Context {
 void drop_other_blocks(Cell& cell) {
   for (Record* record : {&cell.write, &cell.read, &cell.other_read}) {
     if (record->segment != 0 &&
-        (record->segment < first_segment || segment(record->segment).block_serial != the_block.serial)) {
+        (is_forgotten(record->segment) || segment(record->segment).block_serial != the_block.serial)) {
       *record = {};
     }
   }
@@ -284,9 +175,9 @@ void access_byte(Cell& cell, const Context& context) {
     return;
   }
   if (context.shared) drop_other_blocks(cell);
-  const bool reads = context.kind != Access::write;
-  if ((cell.write.place & kPending) != 0 || (reads && cell.write.segment == 0 && in_operation))
-    check_written(cell, context);
+  // Copies and messages may move what nobody wrote (padding): only kernels must not read it.
+  const bool unwritten = context.kind != Access::write && cell.write.segment == 0 && current_thread != nullptr;
+  if ((cell.write.place & kPending) != 0 || unwritten) check_written(cell, context);
   const bool both_atomic = context.kind == Access::atomic && (cell.write.place & kAtomic) != 0;
   if (!both_atomic) check_order(cell.write, "write", context);
   if (context.kind != Access::read) {
@@ -390,57 +281,6 @@ void pending(const void* pointer, std::size_t bytes, const void* pc) {
 void arrived(const void* pointer, std::size_t bytes, const void* pc) {
   Cell* cells = cells_of(pointer, bytes, Access::write, pc);
   for (std::size_t i = 0; i < bytes; ++i) cells[i] = {{current_segment(), place_of(pc)}, {}, {}};
-}
-
-void operation_begins(std::uint64_t stream, std::uint32_t sequence, const StreamClock& before, const char* what) {
-  // An operation that is polled again stays the same one.
-  if (operations.empty() || operations.back().stream != stream || operations.back().sequence != sequence) {
-    operations.push_back({stream, sequence, what});
-  }
-  before_operation = before;
-  operation_segment = 0;
-  in_operation = true;
-}
-
-void operation_ends() {
-  in_operation = false;
-  released.clear();
-}
-
-void all_complete() {
-  first_segment += static_cast<std::uint32_t>(segments.size());
-  segments.clear();
-  operations.clear();
-}
-
-void thread_started(Thread& thread) {
-  thread_segment[thread.linear] = 0;
-  has_fenced[thread.linear] = false;
-}
-
-void block_begins() { acquired.clear(); }
-
-void block_synchronised() { std::fill_n(thread_segment.begin(), the_block.threads, 0U); }
-
-void lanes_synchronised(unsigned mask) {
-  const unsigned warp = current_thread->warp;
-  WarpClocks& clocks = clocks_of(warp);
-  std::array<std::uint32_t, kWarpLanes> together{};
-  for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
-    const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
-    ++clocks.own[lane];
-    clocks.known[lane][lane] = clocks.own[lane];
-    for (unsigned other = 0; other < kWarpLanes; ++other) {
-      together[other] = std::max(together[other], clocks.known[lane][other]);
-    }
-    thread_segment[warp * kWarpLanes + lane] = 0;
-  }
-  for (unsigned rest = mask; rest != 0; rest &= rest - 1)
-    clocks.known[static_cast<unsigned>(__builtin_ctz(rest))] = together;
-}
-
-void fence() {
-  if (current_thread != nullptr) has_fenced[current_thread->linear] = true;
 }
 
 void allocations_changed() { recent.fill({}); }

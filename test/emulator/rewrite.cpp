@@ -210,7 +210,7 @@ class Rewriter {
       if (code_[i] == '[' && angles == 0 && name_end == std::string::npos) name_end = skip_spaces_back(i);
       if (code_[i] == '<') ++angles;
       if (code_[i] == '>') --angles;
-      i = code_[i] == '(' || code_[i] == '[' ? closing(i) : i + 1;
+      i = code_[i] == '(' || code_[i] == '[' || code_[i] == '{' ? closing(i) : i + 1;
     }
     if (name_end == std::string::npos) name_end = skip_spaces_back(i);
     return i;

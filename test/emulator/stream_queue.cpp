@@ -1,5 +1,6 @@
 #include "stream_queue.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -120,6 +121,10 @@ bool all_idle() {
 }
 
 void require_host(std::string_view what) {
+  static const pthread_t first = pthread_self();
+  if (pthread_equal(first, pthread_self()) == 0) {
+    fail("host-threads", std::string(what) + " called by a second host thread: the emulator serves one");
+  }
   if (stepping) {
     fail("call-inside-operation", std::string(what) + " called inside a stream operation (a host function, say)");
   }

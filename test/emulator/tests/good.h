@@ -11,4 +11,6 @@ void memory_calls();
 void stream_order();
 void staging_ring();
 void event_queries();
+void syntax();
+void bank_conflicts();
 void counters_and_properties();

@@ -7,6 +7,7 @@
 #include "counters.h"
 #include "device_properties.h"
 #include "good.h"
+#include "settings.h"
 
 namespace {
 
@@ -14,11 +15,26 @@ __global__ void fill(float* out, float value, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = value;
 }
+template <int kPadding>
+__global__ void read_columns(float* out) {
+  __shared__ float tile[32][32 + kPadding];
+  for (int row = 0; row < 32; ++row) tile[row][threadIdx.x] = 1;
+  __syncthreads();
+  float sum = 0;
+  for (int column = 0; column < 32; ++column) sum += tile[threadIdx.x][column];
+  out[threadIdx.x] = sum;
+}
+__global__ void reverse_vectors(float4* out) {
+  __shared__ float4 buffer[32];
+  buffer[threadIdx.x] = make_float4(1, 2, 3, 4);
+  __syncthreads();
+  out[threadIdx.x] = buffer[31 - threadIdx.x];
+}
 __global__ void add(float* out, const float* in, float value, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = in[i] + value;
 }
-constexpr int kN = 200;
+constexpr int kN = 200;  // at least 32 float4
 constexpr std::size_t kBytes = kN * sizeof(float);
 
 float* device_floats() {
@@ -162,6 +178,23 @@ void event_queries() {
   cudaEventDestroy(start);
   cudaEventDestroy(end);
   cudaEventDestroy(untimed);
+  cudaFree(a);
+}
+
+// Per warp: 32 stores of one pass each, 32 loads of one pass each or of 32.
+void bank_conflicts() {
+  if (!emulator::race::kEnabled) return;
+  emulator::settings().bank_conflicts = true;
+  float* a = device_floats();
+  read_columns<0><<<1, 32>>>(a);
+  read_columns<1><<<1, 32>>>(a);
+  reverse_vectors<<<1, 32>>>(reinterpret_cast<float4*>(a));
+  cudaDeviceSynchronize();
+  emulator::settings().bank_conflicts = false;
+  const auto& use = emulator::bank_use();
+  DEMAND(use.at("read_columns<0>").passes == 32 + 32 * 32 && use.at("read_columns<0>").conflicts == 31 * 32);
+  DEMAND(use.at("read_columns<1>").passes == 32 + 32 && use.at("read_columns<1>").conflicts == 0);
+  DEMAND(use.at("reverse_vectors").passes == 8 && use.at("reverse_vectors").conflicts == 0);
   cudaFree(a);
 }
 

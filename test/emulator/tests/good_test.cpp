@@ -19,6 +19,8 @@ int main() {
   stream_order();
   staging_ring();
   event_queries();
+  syntax();
+  bank_conflicts();
   counters_and_properties();
   std::printf("known-good code: clean\n");
 }
