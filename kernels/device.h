@@ -157,4 +157,15 @@ class Device {
 // The cpu device: fp32, CBLAS and OpenMP. threads >= 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
+// GPUs that this process may use; none: the reason, for people. Only in builds with CUDA (macro TRAIN_GPT_CUDA), as the
+// next.
+struct GpuCount {
+  int count = 0;
+  std::string reason;
+};
+GpuCount count_gpus();
+
+// The cuda device on GPU local_rank mod count. Throws std::invalid_argument where no GPU is usable.
+std::unique_ptr<Device> make_cuda_device(Precision precision, int local_rank = 0);
+
 }  // namespace train_gpt

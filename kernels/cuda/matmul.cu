@@ -1,0 +1,192 @@
+#include "kernels/cuda/matmul.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/operations.h"
+
+namespace train_gpt::cuda {
+namespace {
+
+template <typename Value>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+}
+template <typename Value>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
+  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+}
+
+bool has_auxiliary(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+bool has_bias(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+// What is documented: an auxiliary matrix has a leading dimension divisible by 8, and DGELU needs k > 1.
+bool is_documented(const Product& product) {
+  if (!has_auxiliary(product.epilogue)) return true;
+  return product.m % 8 == 0 && (product.epilogue != CUBLASLT_EPILOGUE_DGELU || product.k > 1);
+}
+
+// Buffers start at multiples of 256 bytes, or at a row of such a buffer.
+std::uint32_t alignment_of_rows(std::int64_t leading_dimension, std::int64_t element_bytes) {
+  const std::int64_t row = leading_dimension * element_bytes;
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(row & -row, 256));
+}
+
+std::int64_t bytes_of(cudaDataType type) { return type == CUDA_R_16BF ? 2 : 4; }
+
+cublasLtMatrixLayout_t layout(cudaDataType type, std::int64_t rows, std::int64_t columns) {
+  cublasLtMatrixLayout_t result = nullptr;
+  CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&result, type, static_cast<std::uint64_t>(rows),
+                                          static_cast<std::uint64_t>(columns), rows));
+  return result;
+}
+
+}  // namespace
+
+MatrixProducts::~MatrixProducts() {
+  for (auto& [product, plan] : plans_) {
+    for (cublasLtMatrixLayout_t one : {plan.a, plan.b, plan.d}) {
+      if (one != nullptr) cublasLtMatrixLayoutDestroy(one);
+    }
+    if (plan.operation != nullptr) cublasLtMatmulDescDestroy(plan.operation);
+  }
+  if (handle_ != nullptr) cublasLtDestroy(handle_);
+}
+
+void MatrixProducts::describe(Plan& plan, const Product& product) {
+  if (handle_ == nullptr) CUBLAS_CHECK(cublasLtCreate(&handle_));
+  CUBLAS_CHECK(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, product.op_a);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, product.op_b);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue);
+  if (has_auxiliary(product.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.m);
+  const bool plain_a = product.op_a == CUBLAS_OP_N, plain_b = product.op_b == CUBLAS_OP_N;
+  plan.a = layout(inputs_, plain_a ? product.m : product.k, plain_a ? product.k : product.m);
+  plan.b = layout(inputs_, plain_b ? product.k : product.n, plain_b ? product.n : product.k);
+  plan.d = layout(product.fp32_output ? CUDA_R_32F : inputs_, product.m, product.n);
+}
+
+// The pointers of bias and auxiliary matrix are set: the heuristic looks at them.
+void MatrixProducts::find_algorithm(Plan& plan, const Product& product) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+  const auto deterministic =
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_MASK & ~CUBLASLT_REDUCTION_SCHEME_INPLACE);
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, deterministic);
+  const std::int64_t in = bytes_of(inputs_), out = product.fp32_output ? 4 : in;
+  const std::uint32_t of_d = alignment_of_rows(product.m, out);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+      alignment_of_rows(product.op_a == CUBLAS_OP_N ? product.m : product.k, in));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      alignment_of_rows(product.op_b == CUBLAS_OP_N ? product.k : product.n, in));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_d);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_d);
+  cublasLtMatmulHeuristicResult_t result{};
+  int returned = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.d, plan.d,
+                                                               preference, 1, &result, &returned);
+  cublasLtMatmulPreferenceDestroy(preference);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) CUBLAS_CHECK(status);
+  plan.found = status == CUBLAS_STATUS_SUCCESS && returned == 1;
+  plan.algorithm = result.algo;
+}
+
+bool MatrixProducts::try_run(const Product& product, const ProductBuffers& buffers, cudaStream_t stream) {
+  if (!is_documented(product)) return false;
+  Plan& plan = plans_[product];
+  if (plan.operation == nullptr) describe(plan, product);
+  if (has_bias(product.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, buffers.bias);
+  if (has_auxiliary(product.epilogue)) {
+    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, buffers.auxiliary);
+  }
+  if (!plan.searched) find_algorithm(plan, product);
+  plan.searched = true;
+  if (!plan.found) return false;
+  const float one = 1, zero = 0;
+  CUBLAS_CHECK(cublasLtMatmul(handle_, plan.operation, &one, buffers.a, plan.a, buffers.b, plan.b,
+                              buffers.c != nullptr ? &one : &zero, buffers.c != nullptr ? buffers.c : buffers.d, plan.d,
+                              buffers.d, plan.d, &plan.algorithm, workspace_, kWorkspaceBytes, stream));
+  return true;
+}
+
+void MatrixProducts::run(const Product& product, const ProductBuffers& buffers, cudaStream_t stream) {
+  if (try_run(product, buffers, stream)) return;
+  throw std::runtime_error("cuBLASLt has no algorithm for a product of " + std::to_string(product.m) + " x " +
+                           std::to_string(product.k) + " by " + std::to_string(product.k) + " x " +
+                           std::to_string(product.n) + " with epilogue " + std::to_string(product.epilogue));
+}
+
+// out^T (OC,N) = weight (C,OC)^T in (C,N)
+template <typename Float>
+void Linear<Float>::forward(Float* out, const Float* in, const Float* weight, const Float* bias, const Float* residual,
+                            std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream) {
+  const Product product{CUBLAS_OP_T, CUBLAS_OP_N, OC, N, C,
+                        bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
+  products_.run(product, {.a = weight, .b = in, .c = residual, .d = out, .bias = bias}, stream);
+}
+
+// Without pre the product and GELU are two kernels, as where the epilogue is not supported. Training always keeps pre.
+template <typename Float>
+void Linear<Float>::gelu_forward(Float* out, Float* pre, const Float* in, const Float* weight, const Float* bias,
+                                 std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream) {
+  const Product fused{CUBLAS_OP_T, CUBLAS_OP_N, OC, N, C, CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+  if (pre != nullptr && bias != nullptr &&
+      products_.try_run(fused, {.a = weight, .b = in, .d = out, .bias = bias, .auxiliary = pre}, stream)) {
+    return;
+  }
+  Float* product = pre != nullptr ? pre : out;
+  forward(product, in, weight, bias, nullptr, N, C, OC, stream);
+  cuda::gelu_forward(out, product, N * OC, stream);
+}
+
+// din^T (C,N) = weight (C,OC) dout (OC,N)
+template <typename Float>
+void Linear<Float>::backward_input(Float* din, const Float* dout, const Float* weight, std::int64_t N, std::int64_t C,
+                                   std::int64_t OC, cudaStream_t stream) {
+  products_.run({CUBLAS_OP_N, CUBLAS_OP_N, C, N, OC}, {.a = weight, .b = dout, .d = din}, stream);
+}
+
+// A unit that recomputes keeps pre where dpre goes. cuBLASLt documents no such overlap: pre moves aside, and the product is
+// the same one, with the same bits.
+template <typename Float>
+void Linear<Float>::gelu_backward_input(Float* dpre, const Float* dout, const Float* weight, const Float* pre,
+                                        std::int64_t N, std::int64_t C, std::int64_t OC, void* scratch,
+                                        cudaStream_t stream) {
+  if (dpre == pre) {
+    CUDA_CHECK(cudaMemcpyAsync(scratch, pre, static_cast<std::size_t>(N * C) * sizeof(Float), cudaMemcpyDeviceToDevice,
+                               stream));
+    pre = static_cast<const Float*>(scratch);
+  }
+  const Product fused{CUBLAS_OP_N, CUBLAS_OP_N, C, N, OC, CUBLASLT_EPILOGUE_DGELU};
+  if (products_.try_run(fused, {.a = weight, .b = dout, .d = dpre, .auxiliary = const_cast<Float*>(pre)}, stream)) {
+    return;
+  }
+  backward_input(dpre, dout, weight, N, C, OC, stream);
+  gelu_backward(dpre, dpre, pre, N * C, stream);
+}
+
+// dweight^T (C,OC) += in (C,N) dout (OC,N)^T, in fp32
+template <typename Float>
+void Linear<Float>::backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, std::int64_t N,
+                                    std::int64_t C, std::int64_t OC, float* scratch, cudaStream_t stream) {
+  const Product product{CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_DEFAULT, true};
+  products_.run(product, {.a = in, .b = dout, .c = dweight, .d = dweight}, stream);
+  if (dbias != nullptr) bias_backward(dbias, dout, N, OC, scratch, stream);
+}
+
+template <typename Float>
+std::int64_t Linear<Float>::backward_weight_scratch_bytes(std::int64_t N, std::int64_t OC) {
+  return bias_backward_scratch_bytes(N, OC);
+}
+
+template class Linear<float>;
+template class Linear<bf16>;
+
+}  // namespace train_gpt::cuda

@@ -1,0 +1,30 @@
+# The cuda device under the host emulator: build/cuda_tests-plain, -asan, -race. Needs NVIDIA's headers (the emulator says
+# where it found them), and no compiler and no GPU of theirs.
+#
+#   make test-cuda     plain build, small sizes: seconds; part of make test
+#   make check-cuda    all sizes, sanitizers, race detector, and every barrier and wait left out once; part of make check
+
+CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
+CUDA_TEST_SOURCES := $(CUDA_SOURCES) $(wildcard test/cuda/*_test.cpp) test/kernels/reference.cpp
+CUDA_TEST_BUILDS := plain asan race
+
+define cuda_test_program
+$(BUILD)/cuda_tests-$(1): $$(call emulator_needs,$(1),$$(CUDA_TEST_SOURCES)) $$(LIBRARY)
+	@echo "  link $$@"
+	@$$(call emulator_link,$(1),$$(CUDA_TEST_SOURCES)) $$(LIBRARY) -lgtest -lgtest_main $$(LDLIBS_ALL)
+endef
+$(foreach b,$(CUDA_TEST_BUILDS),$(eval $(call cuda_test_program,$(b))))
+
+# Reads what main() of GoogleTest leaves to it; the commands are written so that scripts/run_tests.sh can take them.
+CUDA_TEST_COMMAND := $(BUILD)/cuda_tests-plain --gtest_filter=-Large/*
+
+.PHONY: test-cuda check-cuda
+test-cuda: $(BUILD)/cuda_tests-plain
+	@$(CUDA_TEST_COMMAND) --gtest_brief=1
+
+# The mutations run on the smallest cases that reach every barrier.
+CUDA_MUTATED := --gtest_brief=1 --gtest_filter=Small/*
+check-cuda: $(CUDA_TEST_BUILDS:%=$(BUILD)/cuda_tests-%)
+	@set -e; for b in $(CUDA_TEST_BUILDS); do $(BUILD)/cuda_tests-$$b --gtest_brief=1; done
+	@test/emulator/mutate.sh --only kernels/cuda/ --sources $(CUDA_SOURCES) -- \
+	  $(BUILD)/cuda_tests-race $(CUDA_MUTATED) -- $(BUILD)/cuda_tests-plain $(CUDA_MUTATED)

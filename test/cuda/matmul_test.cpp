@@ -1,0 +1,130 @@
+// Matrix products with their epilogues: those that cuBLASLt fuses (OC and C divisible by 8) and those it does not.
+#include <tuple>
+
+#include "test/cuda/cuda_fixture.h"
+
+namespace train_gpt {
+namespace {
+
+struct Sizes {
+  std::int64_t N, C, OC;
+};
+using Case = std::tuple<Precision, Sizes>;
+
+class CudaMatmul : public testing::TestWithParam<Case> {
+ protected:
+  Precision precision_ = std::get<0>(GetParam());
+  std::int64_t N_ = std::get<1>(GetParam()).N, C_ = std::get<1>(GetParam()).C, OC_ = std::get<1>(GetParam()).OC;
+  CudaFixture cuda_{precision_, 1, N_, std::max(C_, OC_), 1};
+  Device& device_ = *cuda_.device;
+  LowBuffer in_{device_, random_floats(N_ * C_, 1)}, weight_{device_, random_floats(OC_ * C_, 2, 0.1F)},
+      bias_{device_, random_floats(OC_, 3)}, dout_{device_, random_floats(N_ * OC_, 4)},
+      residual_{device_, random_floats(N_ * OC_, 5)};
+};
+
+TEST_P(CudaMatmul, Forward) {
+  const Results results = in_all_orders([&]() -> Results {
+    LowBuffer out(device_, N_ * OC_), plain(device_, N_ * OC_), sum(device_, N_ * OC_),
+        in_place(device_, residual_.values());
+    device_.matmul_forward(out, in_, weight_, bias_, N_, C_, OC_);
+    device_.matmul_forward(plain, in_, weight_, nullptr, N_, C_, OC_);
+    device_.matmul_residual_forward(sum, in_, weight_, bias_, residual_, N_, C_, OC_);
+    device_.matmul_residual_forward(in_place, in_, weight_, bias_, in_place, N_, C_, OC_);
+    return {{"with bias", out.values()}, {"plain", plain.values()}, {"residual", sum.values()},
+            {"in place", in_place.values()}};
+  });
+  reference::Values expected = reference::matmul(in_.rounded(), weight_.rounded(), bias_.rounded(), N_, C_, OC_);
+  expect_close(results[0].values, expected, tolerance(precision_), "with bias");
+  expect_close(results[1].values, reference::matmul(in_.rounded(), weight_.rounded(), {}, N_, C_, OC_),
+               tolerance(precision_), "plain");
+  const reference::Values residual = residual_.rounded();
+  for (std::size_t i = 0; i < residual.size(); ++i) expected[i] += residual[i];
+  expect_close(results[2].values, expected, tolerance(precision_), "residual");
+  EXPECT_TRUE(same_bits(results[3].values, results[2].values)) << "in place";
+}
+
+TEST_P(CudaMatmul, Gelu) {
+  const Results results = in_all_orders([&]() -> Results {
+    LowBuffer out(device_, N_ * OC_), pre(device_, N_ * OC_), alone(device_, N_ * OC_);
+    device_.matmul_gelu_forward(out, pre, in_, weight_, bias_, N_, C_, OC_);
+    device_.matmul_gelu_forward(alone, nullptr, in_, weight_, bias_, N_, C_, OC_);
+    return {{"pre", pre.values()}, {"out", out.values()}, {"without pre", alone.values()}};
+  });
+  reference::Values expected = reference::matmul(in_.rounded(), weight_.rounded(), bias_.rounded(), N_, C_, OC_);
+  expect_close(results[0].values, expected, tolerance(precision_), "pre");
+  for (double& x : expected) x = reference::gelu(x);
+  expect_close(results[1].values, expected, tolerance(precision_, 0.003), "out");
+  expect_close(results[2].values, expected, tolerance(precision_, 0.003), "without pre");
+}
+
+TEST_P(CudaMatmul, BackwardInput) {
+  LowBuffer pre(device_, random_floats(N_ * C_, 6, 3));
+  const Results results = in_all_orders([&]() -> Results {
+    LowBuffer din(device_, N_ * C_), dpre(device_, N_ * C_), in_place(device_, pre.values());
+    device_.matmul_backward_input(din, dout_, weight_, N_, C_, OC_);
+    device_.matmul_gelu_backward_input(dpre, dout_, weight_, pre, N_, C_, OC_);
+    device_.matmul_gelu_backward_input(in_place, dout_, weight_, in_place, N_, C_, OC_);
+    return {{"din", din.values()}, {"dpre", dpre.values()}, {"in place", in_place.values()}};
+  });
+  reference::Values expected = reference::matmul_backward_input(dout_.rounded(), weight_.rounded(), N_, C_, OC_);
+  expect_close(results[0].values, expected, tolerance(precision_), "din");
+  const reference::Values x = pre.rounded();
+  for (std::size_t i = 0; i < x.size(); ++i) expected[i] *= reference::gelu_derivative(x[i]);
+  expect_close(results[1].values, expected, tolerance(precision_, 0.003), "dpre");
+  EXPECT_TRUE(same_bits(results[2].values, results[1].values)) << "in place";
+}
+
+TEST_P(CudaMatmul, BackwardWeightAddsToWhatIsThere) {
+  const Floats dweight_before = random_floats(OC_ * C_, 7), dbias_before = random_floats(OC_, 8);
+  const Results results = in_all_orders([&]() -> Results {
+    Buffer dweight(device_, dweight_before), dbias(device_, dbias_before), alone(device_, dweight_before);
+    device_.matmul_backward_weight(dweight, dbias, in_, dout_, N_, C_, OC_);
+    device_.matmul_backward_weight(alone, nullptr, in_, dout_, N_, C_, OC_);
+    return {{"dweight", dweight.values()}, {"dbias", dbias.values()}, {"without bias", alone.values()}};
+  });
+  reference::Values dweight = reference::matmul_backward_weight(dout_.rounded(), in_.rounded(), N_, C_, OC_);
+  for (std::size_t i = 0; i < dweight.size(); ++i) dweight[i] += static_cast<double>(dweight_before[i]);
+  reference::Values dbias = doubles(dbias_before);
+  const reference::Values dout = dout_.rounded();
+  for (std::size_t i = 0; i < dout.size(); ++i) dbias[i % OC_] += dout[i];
+  expect_close(results[0].values, dweight, 1e-5, "dweight");
+  expect_close(results[1].values, dbias, 1e-5, "dbias");
+  EXPECT_TRUE(same_bits(results[2].values, results[0].values));
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Sizes& s = std::get<1>(info.param);
+  return name_of(std::get<0>(info.param)) + "_N" + std::to_string(s.N) + "_C" + std::to_string(s.C) + "_OC" +
+         std::to_string(s.OC);
+}
+INSTANTIATE_TEST_SUITE_P(Small, CudaMatmul,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Sizes{1, 33, 7}, Sizes{3, 100, 129}, Sizes{65, 32, 128})),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Large, CudaMatmul,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Sizes{1, 1, 1}, Sizes{65, 31, 200}, Sizes{257, 64, 192},
+                                                          Sizes{300, 10, 800}, Sizes{600, 24, 33})),
+                         case_name);
+
+// A unit that keeps pre and one that recomputes it into dpre must agree to the bit; so must chunks of rows, whose addresses
+// are rows of a buffer.
+TEST(CudaMatmulRows, OfABufferHaveTheBitsOfTheWhole) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const std::int64_t N = 12, C = 36, OC = 20;
+    CudaFixture cuda(precision, 1, N, C, 1);
+    Device& device = *cuda.device;
+    LowBuffer in(device, random_floats(N * C, 1)), weight(device, random_floats(OC * C, 2)), out(device, N * OC),
+        parts(device, N * OC);
+    device.matmul_forward(out, in, weight, nullptr, N, C, OC);
+    for (std::int64_t row = 0; row < N; row += 3) {
+      const std::int64_t bytes = element_size(precision);
+      device.matmul_forward(static_cast<char*>(static_cast<void*>(parts)) + row * OC * bytes,
+                            static_cast<char*>(static_cast<void*>(in)) + row * C * bytes, weight, nullptr, 3, C, OC);
+    }
+    EXPECT_TRUE(same_bits(parts.values(), out.values())) << name_of(precision);
+  }
+}
+
+}  // namespace
+}  // namespace train_gpt

@@ -1,0 +1,168 @@
+// Operations on rows: embedding, LayerNorm, cross-entropy.
+#include <tuple>
+
+#include "test/cuda/cuda_fixture.h"
+
+namespace train_gpt {
+namespace {
+
+struct Sizes {
+  std::int64_t B, T, C;
+};
+using Case = std::tuple<Precision, Sizes>;
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Sizes& s = std::get<1>(info.param);
+  return name_of(std::get<0>(info.param)) + "_B" + std::to_string(s.B) + "_T" + std::to_string(s.T) + "_C" +
+         std::to_string(s.C);
+}
+
+class CudaRows : public testing::TestWithParam<Case> {
+ protected:
+  Precision precision_ = std::get<0>(GetParam());
+  std::int64_t B_ = std::get<1>(GetParam()).B, T_ = std::get<1>(GetParam()).T, C_ = std::get<1>(GetParam()).C;
+  std::int64_t N_ = B_ * T_;
+  CudaFixture cuda_{precision_, B_, T_, C_, 1};
+  Device& device_ = *cuda_.device;
+};
+
+TEST_P(CudaRows, Embedding) {
+  const std::int64_t V = 11;
+  const std::vector<std::int32_t> host_tokens = random_tokens(N_, V, 1);  // many repetitions
+  const Tokens tokens(device_, host_tokens);
+  LowBuffer wte(device_, random_floats(V * C_, 2)), wpe(device_, random_floats((T_ + 2) * C_, 3)),
+      dout(device_, random_floats(N_ * C_, 4));
+  const Floats before = random_floats((V + T_ + 2) * C_, 5);
+  const Floats dwte_before(before.begin(), before.begin() + V * C_), dwpe_before(before.begin() + V * C_, before.end());
+  const Results results = in_all_orders([&]() -> Results {
+    LowBuffer out(device_, N_ * C_);
+    Buffer dwte(device_, dwte_before), dwpe(device_, dwpe_before);
+    device_.embedding_forward(out, tokens, wte, wpe, B_, T_, C_);
+    device_.embedding_backward(dwte, dwpe, dout, tokens, B_, T_, C_);
+    return {{"out", out.values()}, {"dwte", dwte.values()}, {"dwpe", dwpe.values()}};
+  });
+  const reference::Values e = wte.rounded(), p = wpe.rounded(), d = dout.rounded();
+  reference::Values out(d.size()), dwte = doubles(dwte_before), dwpe = doubles(dwpe_before);
+  for (std::int64_t n = 0; n < N_; ++n) {
+    for (std::int64_t c = 0; c < C_; ++c) {
+      out[n * C_ + c] = e[host_tokens[n] * C_ + c] + p[n % T_ * C_ + c];
+      dwte[host_tokens[n] * C_ + c] += d[n * C_ + c];
+      dwpe[n % T_ * C_ + c] += d[n * C_ + c];
+    }
+  }
+  expect_close(results[0].values, out, tolerance(precision_), "out");
+  expect_close(results[1].values, dwte, 1e-6, "dwte");
+  expect_close(results[2].values, dwpe, 1e-6, "dwpe");
+}
+
+TEST_P(CudaRows, LayerNorm) {
+  Floats in_values = random_floats(N_ * C_, 1, 2);
+  for (float& x : in_values) x += 5;  // a mean that a one-pass variance would suffer from
+  LowBuffer in(device_, in_values), weight(device_, random_floats(C_, 2)), bias(device_, random_floats(C_, 3)),
+      dout(device_, random_floats(N_ * C_, 4)), residual(device_, random_floats(N_ * C_, 5));
+  const Floats before = random_floats(C_, 6);
+  const Results results = in_all_orders([&]() -> Results {
+    LowBuffer out(device_, N_ * C_), din(device_, N_ * C_), with_residual(device_, N_ * C_),
+        in_place(device_, residual.values());
+    Buffer mean(device_, Floats(N_)), rstd(device_, Floats(N_)), dweight(device_, before), dbias(device_, before);
+    device_.layernorm_forward(out, mean, rstd, in, weight, bias, N_, C_);
+    device_.layernorm_backward_input(din, dout, nullptr, in, mean, rstd, weight, N_, C_);
+    device_.layernorm_backward_input(with_residual, dout, residual, in, mean, rstd, weight, N_, C_);
+    device_.layernorm_backward_input(in_place, dout, in_place, in, mean, rstd, weight, N_, C_);
+    device_.layernorm_backward_weight(dweight, dbias, dout, in, mean, rstd, N_, C_);
+    return {{"out", out.values()},         {"mean", mean.values()},
+            {"rstd", rstd.values()},       {"din", din.values()},
+            {"with residual", with_residual.values()}, {"in place", in_place.values()},
+            {"dweight", dweight.values()}, {"dbias", dbias.values()}};
+  });
+  const reference::LayerNorm forward = reference::layernorm(in.rounded(), weight.rounded(), bias.rounded(), N_, C_);
+  expect_close(results[0].values, forward.out, tolerance(precision_), "out");
+  expect_close(results[1].values, forward.mean, 1e-6, "mean");
+  expect_close(results[2].values, forward.rstd, 1e-4, "rstd");
+  reference::LayerNormGradient gradient = reference::layernorm_backward(dout.rounded(), in.rounded(), weight.rounded(), N_, C_);
+  expect_close(results[3].values, gradient.din, tolerance(precision_), "din", 0.1);
+  const reference::Values dresidual = residual.rounded();
+  for (std::size_t i = 0; i < dresidual.size(); ++i) gradient.din[i] += dresidual[i];
+  expect_close(results[4].values, gradient.din, tolerance(precision_), "with residual", 0.1);
+  EXPECT_TRUE(same_bits(results[5].values, results[4].values)) << "in place";
+  for (std::int64_t c = 0; c < C_; ++c) {
+    gradient.dweight[c] += static_cast<double>(before[c]);
+    gradient.dbias[c] += static_cast<double>(before[c]);
+  }
+  expect_close(results[6].values, gradient.dweight, 1e-5, "dweight");
+  expect_close(results[7].values, gradient.dbias, 1e-5, "dbias");
+}
+
+// make test takes these.
+INSTANTIATE_TEST_SUITE_P(Small, CudaRows,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Sizes{1, 1, 2}, Sizes{3, 3, 17}, Sizes{1, 65, 40},
+                                                          Sizes{1, 130, 64})),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Large, CudaRows,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Sizes{3, 63, 100}, Sizes{3, 200, 129}, Sizes{1, 300, 768},
+                                                          Sizes{2, 200, 33})),
+                         case_name);
+
+using VocabularyCase = std::tuple<Precision, std::int64_t>;
+class CudaCrossEntropy : public testing::TestWithParam<VocabularyCase> {};
+
+TEST_P(CudaCrossEntropy, AgreesWithReference) {
+  const auto [precision, V] = GetParam();
+  const std::int64_t Vp = (V + 127) / 128 * 128, rows = 5;
+  CudaFixture cuda(precision, 1, rows, 8, 1);
+  Device& device = *cuda.device;
+  Floats logits_values = random_floats(rows * Vp, 1, 3);
+  for (std::int64_t r = 0; r < rows; ++r) {  // the padding must have no say, whatever it holds
+    for (std::int64_t i = V; i < Vp; ++i) logits_values[r * Vp + i] = 1e30F;
+  }
+  const std::vector<std::int32_t> host_targets = {0, static_cast<std::int32_t>(V - 1), -1, 3, -100};
+  const Tokens targets(device, host_targets);
+  reference::Values rounded;
+  const Results results = in_all_orders([&, p = precision, v = V]() -> Results {
+    LowBuffer logits(device, logits_values), scratch(device, logits_values);
+    rounded = logits.rounded();
+    Buffer losses(device, Floats(rows, NAN)), alone(device, Floats(rows, NAN));
+    device.cross_entropy(losses, logits, targets, 0.25F, true, rows, v, Vp);
+    device.cross_entropy(alone, scratch, targets, 0.25F, false, rows, v, Vp);
+    return {{"losses", losses.values()}, {"dlogits", logits.values()}, {"losses alone", alone.values()}};
+  });
+  const reference::CrossEntropy expected = reference::cross_entropy(rounded, host_targets, 0.25, rows, V, Vp);
+  expect_close(results[0].values, expected.losses, 1e-6, "losses");
+  expect_close(results[1].values, expected.dlogits, tolerance(precision), "dlogits");
+  EXPECT_TRUE(same_bits(results[2].values, results[0].values));
+  for (std::int64_t i = V; i < Vp; ++i) EXPECT_EQ(results[1].values[i], 0);
+  for (std::int64_t i = 0; i < Vp; ++i) EXPECT_EQ(results[1].values[2 * Vp + i], 0);
+}
+
+std::string vocabulary_name(const testing::TestParamInfo<VocabularyCase>& info) {
+  return name_of(std::get<0>(info.param)) + "_V" + std::to_string(std::get<1>(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(Small, CudaCrossEntropy,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(std::int64_t{127}, std::int64_t{129})),
+                         vocabulary_name);
+INSTANTIATE_TEST_SUITE_P(Large, CudaCrossEntropy,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(std::int64_t{128}, std::int64_t{50257})),
+                         vocabulary_name);
+
+TEST(CudaCrossEntropyExtremes, StayFinite) {
+  const std::int64_t V = 100, Vp = 128;
+  CudaFixture cuda(Precision::fp32, 1, 2, 8, 1);
+  Device& device = *cuda.device;
+  Floats values(2 * Vp, -1e30F);
+  values[5] = 1e30F;
+  for (std::int64_t i = Vp; i < 2 * Vp; ++i) values[i] = 1e38F;
+  const Tokens targets(device, {5, 5});
+  LowBuffer logits(device, values);
+  Buffer losses(device, Floats(2));
+  device.cross_entropy(losses, logits, targets, 1, true, 2, V, Vp);
+  EXPECT_EQ(losses.values()[0], 0);
+  EXPECT_NEAR(losses.values()[1], std::log(100.0), 1e-6);
+  for (const float x : logits.values()) EXPECT_TRUE(std::isfinite(x));
+}
+
+}  // namespace
+}  // namespace train_gpt
