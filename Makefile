@@ -99,6 +99,9 @@ check: test check-emulator
 # CUDA without a GPU: the host emulator and its own tests.
 include test/emulator/emulator.mk
 test: test-emulator
+ifneq ($(EMULATOR_CUDA_INCLUDE),)
+include test/cuda/cuda_tests.mk
+endif
 
 demo: train_gpt
 	@scripts/demo.sh ./train_gpt

@@ -6,7 +6,8 @@
 // Bytes per parameter: 28 (p, m, v in and out, g in) and 2 for the copy; 15 FLOPs. Bound by memory: 124M parameters are
 // 3.7 GB: 1.1 ms on an H100, 0.8 ms on an H200, 1.9 ms on an A100.
 //
-// Every fused multiply-add is named (the files are compiled with --fmad=false): adamw and adamw_moments agree bit for bit.
+// Every fused multiply-add is named (the files are compiled with --fmad=false): adamw and adamw_moments agree bit for
+// bit.
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/packs.cuh"

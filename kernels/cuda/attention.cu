@@ -36,11 +36,11 @@ void attention_backward(Float* dqkv, const Float* dout, const Float* qkv, const 
   attention_backward_plain(dqkv, dout, qkv, lse, scratch, B, T, C, NH, stream);
 }
 
-#define TRAIN_GPT_INSTANTIATE(Float)                                                                               \
-  template void attention_forward<Float>(Float*, float*, const Float*, std::int64_t, std::int64_t, std::int64_t,   \
-                                         std::int64_t, cudaStream_t);                                              \
-  template void attention_backward<Float>(Float*, const Float*, const Float*, const Float*, const float*,          \
-                                          std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*,          \
+#define TRAIN_GPT_INSTANTIATE(Float)                                                                             \
+  template void attention_forward<Float>(Float*, float*, const Float*, std::int64_t, std::int64_t, std::int64_t, \
+                                         std::int64_t, cudaStream_t);                                            \
+  template void attention_backward<Float>(Float*, const Float*, const Float*, const Float*, const float*,        \
+                                          std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*,        \
                                           cudaStream_t);
 TRAIN_GPT_INSTANTIATE(float)
 TRAIN_GPT_INSTANTIATE(bf16)

@@ -1,16 +1,17 @@
-// Causal attention without tensor cores: fp32 arithmetic, any head size up to 256. FlashAttention's order of work (Dao et
-// al. 2022; online softmax: Milakov and Gimelshein 2018): T x T is never stored.
+// Causal attention without tensor cores: fp32 arithmetic, any head size up to 256. FlashAttention's order of work (Dao
+// et al. 2022; online softmax: Milakov and Gimelshein 2018): T x T is never stored.
 //
-//   forward       one warp per query; 8 queries of a block share tiles of 32 keys in shared memory. A lane holds the score
+//   forward       one warp per query; 8 queries of a block share tiles of 32 keys in shared memory. A lane holds the
+//   score
 //                 of one key, then every 32nd element of the output.
 //   backward, dq  the same walk over keys, with p = exp(s - lse) and ds = p (dout v - delta), dq = scale ds k
 //   backward, dkv one warp per key, the same walk over queries from the diagonal on: dv = p dout, dk = scale ds q
 //                 Each gradient is summed by one warp in order of position: deterministic, no atomics.
 //
-// FLOPs for causal T: forward 2 B T^2 C, backward 7 B T^2 C (scores and dp are computed twice). Bytes: 4 e B T C forward;
-// every tile is read from L2 once per block of 8 rows. Bound by shared memory: a multiply-add per 4 bytes read, so about
-// 1/4 of the fp32 peak: 16 TFLOP/s on an H100 or H200, 5 TFLOP/s on an A100. bf16 at head sizes 64 and 128 takes
-// attention.cu instead.
+// FLOPs for causal T: forward 2 B T^2 C, backward 7 B T^2 C (scores and dp are computed twice). Bytes: 4 e B T C
+// forward; every tile is read from L2 once per block of 8 rows. Bound by shared memory: a multiply-add per 4 bytes
+// read, so about 1/4 of the fp32 peak: 16 TFLOP/s on an H100 or H200, 5 TFLOP/s on an A100. bf16 at head sizes 64 and
+// 128 takes attention.cu instead.
 #include <cmath>
 
 #include "kernels/cuda/attention_plain.h"
@@ -116,9 +117,9 @@ constexpr std::size_t shared_floats(int head_size) {
 struct Shared {
   float* tile;
   float* other_tile;
-  float* row;         // of this warp
-  float* other_row;   // of this warp
-  float* weights;     // of this warp, kTile
+  float* row;        // of this warp
+  float* other_row;  // of this warp
+  float* weights;    // of this warp, kTile
   float* more_weights;
 };
 
@@ -126,7 +127,11 @@ __device__ Shared shared_memory(float* memory, const Shape& shape) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   float* rows = memory + 2 * kTile * pitch(shape);
   float* mine = rows + warp * (2 * shape.head_size + 2 * kTile);
-  return {memory, memory + kTile * pitch(shape), mine, mine + shape.head_size, mine + 2 * shape.head_size,
+  return {memory,
+          memory + kTile * pitch(shape),
+          mine,
+          mine + shape.head_size,
+          mine + 2 * shape.head_size,
           mine + 2 * shape.head_size + kTile};
 }
 
@@ -167,7 +172,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Float* out, float* ls
 }
 
 template <typename Float>
-__global__ void __launch_bounds__(kThreads) delta_kernel(float* delta, const Float* dout, const Float* out, Shape shape) {
+__global__ void __launch_bounds__(kThreads)
+    delta_kernel(float* delta, const Float* dout, const Float* out, Shape shape) {
   const Place place = place_of_block(shape);
   const std::int64_t query = place.first + threadIdx.x / kWarp;
   if (query >= shape.T) return;

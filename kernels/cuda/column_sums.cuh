@@ -1,7 +1,8 @@
-// Sums down the columns of a row-major matrix, in two stages over blocks of rows fixed by the shape: no atomics, and the
-// same order whatever the launch does.
+// Sums down the columns of a row-major matrix, in two stages over blocks of rows fixed by the shape: no atomics, and
+// the same order whatever the launch does.
 //
-//   stage 1   a block sums 256 rows of a strip of columns: 32 groups of threads take every 32nd row, the groups are then
+//   stage 1   a block sums 256 rows of a strip of columns: 32 groups of threads take every 32nd row, the groups are
+//   then
 //             added in order; result in `partial`(outputs, row blocks, columns)
 //   stage 2   one thread per column adds the row blocks in order, and the total to the result
 //

@@ -50,8 +50,8 @@ class CudaDevice final : public WithStream {
     int runtime = 0;
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     char text[512];
-    std::snprintf(text, sizeof text, "cuda: GPU %d, %s, %d multiprocessors, %.0f GiB, CUDA %d.%d, cuBLASLt %zu, %s", gpu_,
-                  properties.name, properties.multiProcessorCount,
+    std::snprintf(text, sizeof text, "cuda: GPU %d, %s, %d multiprocessors, %.0f GiB, CUDA %d.%d, cuBLASLt %zu, %s",
+                  gpu_, properties.name, properties.multiProcessorCount,
                   static_cast<double>(properties.totalGlobalMem) / (1 << 30), runtime / 1000, runtime % 1000 / 10,
                   cublasLtGetVersion(), precision() == Precision::bf16 ? "bf16" : "fp32");
     return text;
@@ -83,9 +83,7 @@ class CudaDevice final : public WithStream {
     if (bytes <= 0 || out == in) return;
     CUDA_CHECK(cudaMemcpyAsync(out, in, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream_));
   }
-  void to_device(void* out, const void* host, std::int64_t bytes) override {
-    staging_.copy(out, host, bytes, stream_);
-  }
+  void to_device(void* out, const void* host, std::int64_t bytes) override { staging_.copy(out, host, bytes, stream_); }
   void to_host(void* host, const void* in, std::int64_t bytes) override {
     if (bytes > 0) {
       CUDA_CHECK(cudaMemcpyAsync(host, in, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
@@ -107,15 +105,15 @@ class CudaDevice final : public WithStream {
     }
   }
 
-  // cuBLASLt's part, then that of whatever operation runs. The largest of a layer: the copy of the MLP's pre-activations.
+  // cuBLASLt's part, then that of whatever operation runs. The largest of a layer: the copy of the MLP's
+  // pre-activations.
   std::int64_t workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH,
                                std::int64_t /*Vp*/) const override {
     const std::int64_t N = B * T;
-    return MatrixProducts::kWorkspaceBytes +
-           std::max({aligned(N * 4 * C * static_cast<std::int64_t>(sizeof(Float))),
-                     aligned(Linear<Float>::backward_weight_scratch_bytes(N, 4 * C)),
-                     aligned(layernorm_backward_weight_scratch_bytes(N, C)),
-                     aligned(attention_backward_scratch_bytes(B, T, NH))});
+    return MatrixProducts::kWorkspaceBytes + std::max({aligned(N * 4 * C * static_cast<std::int64_t>(sizeof(Float))),
+                                                       aligned(Linear<Float>::backward_weight_scratch_bytes(N, 4 * C)),
+                                                       aligned(layernorm_backward_weight_scratch_bytes(N, C)),
+                                                       aligned(attention_backward_scratch_bytes(B, T, NH))});
   }
   void use_workspace(void* workspace, std::int64_t bytes) override {
     if (bytes < MatrixProducts::kWorkspaceBytes) {
@@ -194,8 +192,7 @@ class CudaDevice final : public WithStream {
   }
   void matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
                               std::int64_t C, std::int64_t OC) override {
-    float* scratch =
-        dbias != nullptr ? scratch_of(Linear<Float>::backward_weight_scratch_bytes(N, OC)) : nullptr;
+    float* scratch = dbias != nullptr ? scratch_of(Linear<Float>::backward_weight_scratch_bytes(N, OC)) : nullptr;
     linear_.backward_weight(dweight, dbias, low(in), low(dout), N, C, OC, scratch, stream_);
     progress();
   }

@@ -3,10 +3,11 @@
 //   forward          reads 2, writes 1 element per output element: 3 e N C bytes (e = bytes of an element), N C FLOPs.
 //                    Bound by memory: N = 8192, C = 768, bf16 is 38 MB: 11 us on an H100 (3.35 TB/s), 8 us on an H200
 //                    (4.8 TB/s), 19 us on an A100 (2.0 TB/s).
-//   backward, wte    one block per position. Only the block of a token's first occurrence works: it adds the rows of all
-//                    its occurrences in order of position, so no atomics and no sort are needed, and bits are those of a
-//                    sequential loop. Finding the occurrences reads N^2 / 2 tokens from L1 (4 N bytes that stay there),
-//                    below the time of the rows for N <= 32768; the rows are (e + 8) N C bytes.
+//   backward, wte    one block per position. Only the block of a token's first occurrence works: it adds the rows of
+//   all
+//                    its occurrences in order of position, so no atomics and no sort are needed, and bits are those of
+//                    a sequential loop. Finding the occurrences reads N^2 / 2 tokens from L1 (4 N bytes that stay
+//                    there), below the time of the rows for N <= 32768; the rows are (e + 8) N C bytes.
 //   backward, wpe    one block per position t adds over the batch in order: e N C + 8 T C bytes.
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/operations.h"
@@ -126,10 +127,10 @@ void embedding_backward(float* dwte, float* dwpe, const Float* dout, const std::
   }
 }
 
-#define TRAIN_GPT_INSTANTIATE(Float)                                                                                   \
-  template void embedding_forward<Float>(Float*, const std::int32_t*, const Float*, const Float*, std::int64_t,        \
-                                         std::int64_t, std::int64_t, cudaStream_t);                                    \
-  template void embedding_backward<Float>(float*, float*, const Float*, const std::int32_t*, std::int64_t,             \
+#define TRAIN_GPT_INSTANTIATE(Float)                                                                            \
+  template void embedding_forward<Float>(Float*, const std::int32_t*, const Float*, const Float*, std::int64_t, \
+                                         std::int64_t, std::int64_t, cudaStream_t);                             \
+  template void embedding_backward<Float>(float*, float*, const Float*, const std::int32_t*, std::int64_t,      \
                                           std::int64_t, std::int64_t, cudaStream_t);
 TRAIN_GPT_INSTANTIATE(float)
 TRAIN_GPT_INSTANTIATE(bf16)

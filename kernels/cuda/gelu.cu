@@ -1,5 +1,5 @@
-// GELU, tanh form (Hendrycks and Gimpel 2016), and its derivative as kernels of their own: for the shapes that cuBLASLt's
-// epilogues do not take (matmul.cu). Bound by memory: 2 e n and 3 e n bytes.
+// GELU, tanh form (Hendrycks and Gimpel 2016), and its derivative as kernels of their own: for the shapes that
+// cuBLASLt's epilogues do not take (matmul.cu). Bound by memory: 2 e n and 3 e n bytes.
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/packs.cuh"

@@ -1,5 +1,5 @@
-// LayerNorm (Ba et al. 2016), one warp per row, statistics in fp32 by two passes over the row (E[x^2] - E[x]^2 cancels),
-// of which all but the first read from L1.
+// LayerNorm (Ba et al. 2016), one warp per row, statistics in fp32 by two passes over the row (E[x^2] - E[x]^2
+// cancels), of which all but the first read from L1.
 //
 //   forward           y = (x - mean) rstd weight + bias              2 e N C bytes,     ~8 N C FLOPs
 //   backward, input   din = dresidual + rstd (g - mean(g) - xhat mean(g xhat)), g = dout weight
@@ -123,8 +123,7 @@ void layernorm_forward(Float* out, float* mean, float* rstd, const Float* in, co
   constexpr int kWidth = kWide<Float>;
   const unsigned blocks = blocks_for(N, kRows);
   if (C % kWidth == 0) {
-    layernorm_forward_kernel<Float, kWidth>
-        <<<blocks, kThreads, 0, stream>>>(out, mean, rstd, in, weight, bias, N, C);
+    layernorm_forward_kernel<Float, kWidth><<<blocks, kThreads, 0, stream>>>(out, mean, rstd, in, weight, bias, N, C);
   } else {
     layernorm_forward_kernel<Float, 1><<<blocks, kThreads, 0, stream>>>(out, mean, rstd, in, weight, bias, N, C);
   }
@@ -164,13 +163,12 @@ void layernorm_backward_weight(float* dweight, float* dbias, const Float* dout, 
   }
 }
 
-#define TRAIN_GPT_INSTANTIATE(Float)                                                                                \
-  template void layernorm_forward<Float>(Float*, float*, float*, const Float*, const Float*, const Float*,          \
-                                         std::int64_t, std::int64_t, cudaStream_t);                                 \
-  template void layernorm_backward_input<Float>(Float*, const Float*, const Float*, const Float*, const float*,     \
-                                                const float*, const Float*, std::int64_t, std::int64_t,             \
-                                                cudaStream_t);                                                      \
-  template void layernorm_backward_weight<Float>(float*, float*, const Float*, const Float*, const float*,          \
+#define TRAIN_GPT_INSTANTIATE(Float)                                                                                   \
+  template void layernorm_forward<Float>(Float*, float*, float*, const Float*, const Float*, const Float*,             \
+                                         std::int64_t, std::int64_t, cudaStream_t);                                    \
+  template void layernorm_backward_input<Float>(Float*, const Float*, const Float*, const Float*, const float*,        \
+                                                const float*, const Float*, std::int64_t, std::int64_t, cudaStream_t); \
+  template void layernorm_backward_weight<Float>(float*, float*, const Float*, const Float*, const float*,             \
                                                  const float*, std::int64_t, std::int64_t, float*, cudaStream_t);
 TRAIN_GPT_INSTANTIATE(float)
 TRAIN_GPT_INSTANTIATE(bf16)

@@ -57,7 +57,8 @@ double Marks::time_ms(std::int64_t mark) const {
 }
 
 void Marks::renew_base() {
-  if (next_base_ > 0 && now_ms() - bases_[static_cast<std::size_t>((next_base_ - 1) % kBases)].time_ms < kBaseInterval_ms) {
+  if (next_base_ > 0 &&
+      now_ms() - bases_[static_cast<std::size_t>((next_base_ - 1) % kBases)].time_ms < kBaseInterval_ms) {
     return;
   }
   Base& base = bases_[static_cast<std::size_t>(next_base_ % kBases)];

@@ -1,5 +1,6 @@
-// Marks in a stream and their time on the host's clock. Events count in the GPU's time; a base ties it to CLOCK_MONOTONIC
-// and is renewed whenever the stream is found idle, because the clocks drift and a float of milliseconds loses digits.
+// Marks in a stream and their time on the host's clock. Events count in the GPU's time; a base ties it to
+// CLOCK_MONOTONIC and is renewed whenever the stream is found idle, because the clocks drift and a float of
+// milliseconds loses digits.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -127,8 +127,8 @@ void MatrixProducts::run(const Product& product, const ProductBuffers& buffers, 
 template <typename Float>
 void Linear<Float>::forward(Float* out, const Float* in, const Float* weight, const Float* bias, const Float* residual,
                             std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream) {
-  const Product product{CUBLAS_OP_T, CUBLAS_OP_N, OC, N, C,
-                        bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
+  const Product product{CUBLAS_OP_T, CUBLAS_OP_N, OC,
+                        N,           C,           bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
   products_.run(product, {.a = weight, .b = in, .c = residual, .d = out, .bias = bias}, stream);
 }
 
@@ -153,8 +153,8 @@ void Linear<Float>::backward_input(Float* din, const Float* dout, const Float* w
   products_.run({CUBLAS_OP_N, CUBLAS_OP_N, C, N, OC}, {.a = weight, .b = dout, .d = din}, stream);
 }
 
-// A unit that recomputes keeps pre where dpre goes. cuBLASLt documents no such overlap: pre moves aside, and the product is
-// the same one, with the same bits.
+// A unit that recomputes keeps pre where dpre goes. cuBLASLt documents no such overlap: pre moves aside, and the
+// product is the same one, with the same bits.
 template <typename Float>
 void Linear<Float>::gelu_backward_input(Float* dpre, const Float* dout, const Float* weight, const Float* pre,
                                         std::int64_t N, std::int64_t C, std::int64_t OC, void* scratch,

@@ -1,12 +1,13 @@
 // Matrix products by cuBLASLt: one cached plan (descriptors and algorithm) per shape and epilogue.
 //
-//   FLOPs  2 m n k. N = 8192, C = 768, OC = 3072: 39 GFLOP, 39 us at the 990 TFLOP/s of an H100 or H200 in bf16 (dense),
+//   FLOPs  2 m n k. N = 8192, C = 768, OC = 3072: 39 GFLOP, 39 us at the 990 TFLOP/s of an H100 or H200 in bf16
+//   (dense),
 //          124 us at the 312 of an A100; 0.58 ms (67 TFLOP/s) and 2.0 ms (19.5) in fp32, for which TF32 is not used.
 //   Bytes  e (m k + n k + m n); 68 MB in this example: 20 us of an H100's memory. Bound by arithmetic.
 //
 // cuBLASLt is column-major: a row-major (rows, columns) matrix is its (columns, rows) matrix, so products are computed
-// transposed and nothing is copied. Algorithms that add partial sums in place, in whatever order, are not asked for, and
-// alignments are taken from the shape: equal shapes have equal bits.
+// transposed and nothing is copied. Algorithms that add partial sums in place, in whatever order, are not asked for,
+// and alignments are taken from the shape: equal shapes have equal bits.
 #pragma once
 
 #include <cublasLt.h>

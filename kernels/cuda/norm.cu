@@ -1,6 +1,6 @@
-// Sums of squares per atom, in double and in a fixed order: one block per atom of 65,536 elements. 4 n bytes, 2 n FLOPs in
-// double. On a data-centre GPU bound by memory: 124M gradients are 0.5 GB: 0.15 ms on an H100, 0.10 ms on an H200, 0.25 ms
-// on an A100; where double runs at 1/64 of the fp32 rate it is bound by arithmetic.
+// Sums of squares per atom, in double and in a fixed order: one block per atom of 65,536 elements. 4 n bytes, 2 n FLOPs
+// in double. On a data-centre GPU bound by memory: 124M gradients are 0.5 GB: 0.15 ms on an H100, 0.10 ms on an H200,
+// 0.25 ms on an A100; where double runs at 1/64 of the fp32 rate it is bound by arithmetic.
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/packs.cuh"

@@ -1,5 +1,5 @@
-// The arithmetic of the cuda device: host functions that enqueue kernels on a stream. Float is float or bf16; shapes and
-// formulas are those of kernels/device.h. Scratch is device memory that belongs to the operation until it ends; the
+// The arithmetic of the cuda device: host functions that enqueue kernels on a stream. Float is float or bf16; shapes
+// and formulas are those of kernels/device.h. Scratch is device memory that belongs to the operation until it ends; the
 // functions named *_scratch_bytes say how much.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Sums and maxima over a warp or a block, always in the same order: a butterfly within the warp, then one over the warps.
+// Sums and maxima over a warp or a block, always in the same order: a butterfly within the warp, then one over the
+// warps.
 #pragma once
 
 #include <cuda_runtime.h>

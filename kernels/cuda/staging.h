@@ -1,5 +1,5 @@
-// Copies from pageable host memory that neither wait for the stream nor keep the host's buffer: pieces go through a ring of
-// pinned memory.
+// Copies from pageable host memory that neither wait for the stream nor keep the host's buffer: pieces go through a
+// ring of pinned memory.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -7,20 +7,25 @@
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
 CUDA_TEST_SOURCES := $(CUDA_SOURCES) $(wildcard test/cuda/*_test.cpp) test/kernels/reference.cpp
 CUDA_TEST_BUILDS := plain asan race
+# The cpu device, as the product has it.
+CUDA_TEST_REFERENCE := $(call objects,kernels/cpu) $(call objects,kernels)
 
 define cuda_test_program
-$(BUILD)/cuda_tests-$(1): $$(call emulator_needs,$(1),$$(CUDA_TEST_SOURCES)) $$(LIBRARY)
+$(BUILD)/cuda_tests-$(1): $$(call emulator_needs,$(1),$$(CUDA_TEST_SOURCES)) $$(CUDA_TEST_REFERENCE)
 	@echo "  link $$@"
-	@$$(call emulator_link,$(1),$$(CUDA_TEST_SOURCES)) $$(LIBRARY) -lgtest -lgtest_main $$(LDLIBS_ALL)
+	@$$(call emulator_link,$(1),$$(CUDA_TEST_SOURCES)) $$(CUDA_TEST_REFERENCE) -lgtest -lgtest_main $$(LDLIBS_ALL)
 endef
 $(foreach b,$(CUDA_TEST_BUILDS),$(eval $(call cuda_test_program,$(b))))
 
-# Reads what main() of GoogleTest leaves to it; the commands are written so that scripts/run_tests.sh can take them.
-CUDA_TEST_COMMAND := $(BUILD)/cuda_tests-plain --gtest_filter=-Large/*
+# The small sizes, as one command.
+$(BUILD)/test_cuda: $(BUILD)/cuda_tests-plain
+	@printf '#!/bin/sh\nexec $< "--gtest_filter=-Large/*" "$$@"\n' > $@ && chmod +x $@
+test: $(BUILD)/test_cuda
+TEST_COMMANDS += $(BUILD)/test_cuda
 
 .PHONY: test-cuda check-cuda
-test-cuda: $(BUILD)/cuda_tests-plain
-	@$(CUDA_TEST_COMMAND) --gtest_brief=1
+test-cuda: $(BUILD)/test_cuda
+	@$< --gtest_brief=1
 
 # The mutations run on the smallest cases that reach every barrier.
 CUDA_MUTATED := --gtest_brief=1 --gtest_filter=Small/*

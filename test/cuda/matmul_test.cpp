@@ -17,9 +17,9 @@ class CudaMatmul : public testing::TestWithParam<Case> {
   std::int64_t N_ = std::get<1>(GetParam()).N, C_ = std::get<1>(GetParam()).C, OC_ = std::get<1>(GetParam()).OC;
   CudaFixture cuda_{precision_, 1, N_, std::max(C_, OC_), 1};
   Device& device_ = *cuda_.device;
-  LowBuffer in_{device_, random_floats(N_ * C_, 1)}, weight_{device_, random_floats(OC_ * C_, 2, 0.1F)},
-      bias_{device_, random_floats(OC_, 3)}, dout_{device_, random_floats(N_ * OC_, 4)},
-      residual_{device_, random_floats(N_ * OC_, 5)};
+  LowBuffer in_{device_, random_floats(N_*C_, 1)}, weight_{device_, random_floats(OC_*C_, 2, 0.1F)},
+      bias_{device_, random_floats(OC_, 3)}, dout_{device_, random_floats(N_*OC_, 4)},
+      residual_{device_, random_floats(N_*OC_, 5)};
 };
 
 TEST_P(CudaMatmul, Forward) {
@@ -30,7 +30,9 @@ TEST_P(CudaMatmul, Forward) {
     device_.matmul_forward(plain, in_, weight_, nullptr, N_, C_, OC_);
     device_.matmul_residual_forward(sum, in_, weight_, bias_, residual_, N_, C_, OC_);
     device_.matmul_residual_forward(in_place, in_, weight_, bias_, in_place, N_, C_, OC_);
-    return {{"with bias", out.values()}, {"plain", plain.values()}, {"residual", sum.values()},
+    return {{"with bias", out.values()},
+            {"plain", plain.values()},
+            {"residual", sum.values()},
             {"in place", in_place.values()}};
   });
   reference::Values expected = reference::matmul(in_.rounded(), weight_.rounded(), bias_.rounded(), N_, C_, OC_);
@@ -107,8 +109,8 @@ INSTANTIATE_TEST_SUITE_P(Large, CudaMatmul,
                                                           Sizes{300, 10, 800}, Sizes{600, 24, 33})),
                          case_name);
 
-// A unit that keeps pre and one that recomputes it into dpre must agree to the bit; so must chunks of rows, whose addresses
-// are rows of a buffer.
+// A unit that keeps pre and one that recomputes it into dpre must agree to the bit; so must chunks of rows, whose
+// addresses are rows of a buffer.
 TEST(CudaMatmulRows, OfABufferHaveTheBitsOfTheWhole) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const std::int64_t N = 12, C = 36, OC = 20;

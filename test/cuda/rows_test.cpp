@@ -70,16 +70,21 @@ TEST_P(CudaRows, LayerNorm) {
     device_.layernorm_backward_input(with_residual, dout, residual, in, mean, rstd, weight, N_, C_);
     device_.layernorm_backward_input(in_place, dout, in_place, in, mean, rstd, weight, N_, C_);
     device_.layernorm_backward_weight(dweight, dbias, dout, in, mean, rstd, N_, C_);
-    return {{"out", out.values()},         {"mean", mean.values()},
-            {"rstd", rstd.values()},       {"din", din.values()},
-            {"with residual", with_residual.values()}, {"in place", in_place.values()},
-            {"dweight", dweight.values()}, {"dbias", dbias.values()}};
+    return {{"out", out.values()},
+            {"mean", mean.values()},
+            {"rstd", rstd.values()},
+            {"din", din.values()},
+            {"with residual", with_residual.values()},
+            {"in place", in_place.values()},
+            {"dweight", dweight.values()},
+            {"dbias", dbias.values()}};
   });
   const reference::LayerNorm forward = reference::layernorm(in.rounded(), weight.rounded(), bias.rounded(), N_, C_);
   expect_close(results[0].values, forward.out, tolerance(precision_), "out");
   expect_close(results[1].values, forward.mean, 1e-6, "mean");
   expect_close(results[2].values, forward.rstd, 1e-4, "rstd");
-  reference::LayerNormGradient gradient = reference::layernorm_backward(dout.rounded(), in.rounded(), weight.rounded(), N_, C_);
+  reference::LayerNormGradient gradient =
+      reference::layernorm_backward(dout.rounded(), in.rounded(), weight.rounded(), N_, C_);
   expect_close(results[3].values, gradient.din, tolerance(precision_), "din", 0.1);
   const reference::Values dresidual = residual.rounded();
   for (std::size_t i = 0; i < dresidual.size(); ++i) gradient.din[i] += dresidual[i];
