@@ -120,11 +120,15 @@ $(BUILD)/%_bench: $(BUILD)/test/bench/%_bench.o $(LIBRARY)
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
 
-bench: $(BENCHES)
+bench: $(BENCHES) train_gpt
 	@set -e; for program in $(BENCHES); do $$program; done
+	@scripts/bench_training.sh ./train_gpt
 
 format:
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+
+help:
+	@sed -n '/^# train_gpt/,/^# A new/p' Makefile
 
 clean:
 	@rm -rf build build-sanitize build-thread train_gpt
