@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -17,11 +19,22 @@ std::string format(const char* pattern, Arguments... arguments) {
   return text.data();
 }
 
+// A run that was killed may have left half a line, which would spoil the next event.
+void drop_unfinished_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t end = text.rfind('\n');
+  const std::size_t whole = end == std::string::npos ? 0 : end + 1;
+  if (whole < text.size()) std::filesystem::resize_file(path, whole);
+}
+
 }  // namespace
 
 RunLog::RunLog(const std::string& directory, bool writes, bool append)
     : writes_(writes), path_(directory + "/log.jsonl") {
   if (!writes_) return;
+  if (append) drop_unfinished_line(path_);
   file_.open(path_, append ? std::ios::app : std::ios::trunc);
   if (!file_) throw std::runtime_error(path_ + " cannot be written (--output names its directory)");
 }
@@ -70,6 +83,11 @@ void RunLog::plan(const Plan& plan, double bubble_predicted, double step_ms_pred
                      {"step_ms_predicted", step_ms_predicted},
                      {"ranks", ranks}};
   event(json.dump());
+}
+
+void RunLog::resumed(std::int64_t step, const std::string& checkpoint) {
+  event(Json{{"event", "resume"}, {"step", step}, {"checkpoint", checkpoint}}.dump());
+  text(format("resumed at step %lld from %s", static_cast<long long>(step), checkpoint.c_str()));
 }
 
 void RunLog::step(const StepReport& report) {

@@ -25,6 +25,7 @@ class RunLog {
 
   void text(const std::string& line);  // to people only
   void plan(const Plan& plan, double bubble_predicted, double step_ms_predicted);
+  void resumed(std::int64_t step, const std::string& checkpoint);
   void step(const StepReport& report);
   void validation(std::int64_t step, double loss);
   void end(const std::string& parameter_hash, double final_loss);

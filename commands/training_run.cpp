@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "data/byte_tokenizer.h"
+#include "model/range_file.h"
 #include "pipeline/draw_table.h"
 #include "pipeline/draw_timeline.h"
 #include "pipeline/measured_timeline.h"
@@ -30,19 +31,14 @@ std::string model_line(const ModelConfig& model, const BatchShape& batch) {
 
 TrainingRun::TrainingRun(Session& session, const Options& options) : session_(session), options_(options) {
   session_.together([&] { open_inputs(); });
+  if (!options_.run.resume.empty()) choose_checkpoint();
   make_plan_and_trainer();
   install_hooks();
   log_->text(session_.resources());
   log_->text(model_line(model_, plan_.request.batch));
   for (const std::string& notice : notices_) log_->text("note: " + notice);
   log_->text(memory_table(plan_));
-  session_.together([&] {
-    if (options_.model.init_file.empty()) {
-      trainer_->initialise(options_.data.seed);
-    } else {
-      trainer_->load(ModelFile(options_.model.init_file));
-    }
-  });
+  fill_parameters();
   if (trains()) predict();
 }
 
@@ -60,6 +56,7 @@ void TrainingRun::open_inputs() {
   if (trains()) {
     train_data_.emplace(options_.data.train_data, "--train-data", batch.seq_len, model_.vocab);
     train_data_->require_rows(batch.step_rows());
+    manifest_ = manifest_of_run(options_, model_, batch, train_data_->window_count());
   } else if (options_.data.val_data.empty()) {
     throw std::invalid_argument("evaluate needs --val-data GLOB, the token files to evaluate on");
   }
@@ -74,6 +71,45 @@ void TrainingRun::open_inputs() {
     throw std::invalid_argument("--output " + options_.run.output + " is not a directory that can be written: " +
                                 (error ? error.message() : "a file of that name exists"));
   }
+  if (trains()) check_replaceable(options_.run.output + "/model.bin");  // before the work, not after it
+}
+
+void TrainingRun::choose_checkpoint() {
+  const std::string& wanted = options_.run.resume;
+  resumed_ = find_checkpoint(session_.world(), wanted, options_.run.output);
+  for (const std::string& passed_over : resumed_.passed_over) notices_.push_back("passed over " + passed_over);
+  session_.together([&] {
+    if (resumed_.folder.empty()) {
+      std::string why;
+      for (const std::string& passed_over : resumed_.passed_over) why += "; " + passed_over;
+      throw std::invalid_argument("--resume " + wanted + ": " +
+                                  (wanted == "latest" ? options_.run.output + "/checkpoints has no complete checkpoint"
+                                                      : "is not a complete checkpoint") +
+                                  why);
+    }
+    require_same_run(resumed_.manifest, manifest_, options_.run.steps, resumed_.folder);
+  });
+  for (const std::string& changed : changed_settings(resumed_.manifest, manifest_)) notices_.push_back(changed);
+}
+
+void TrainingRun::fill_parameters() {
+  session_.together([&] {
+    if (!resumed_.folder.empty()) {
+      load_checkpoint(*trainer_, resumed_);
+    } else if (options_.model.init_file.empty()) {
+      trainer_->initialise(options_.data.seed);
+    } else {
+      trainer_->load(ModelFile(options_.model.init_file));
+    }
+  });
+  if (resumed_.folder.empty()) return;
+  const std::string hash = trainer_->parameter_hash();
+  session_.together([&] {
+    if (hash == resumed_.manifest.parameter_hash) return;
+    throw std::runtime_error(resumed_.folder + ": the parameters that were loaded have the hash " + hash +
+                             ", its manifest says " + resumed_.manifest.parameter_hash);
+  });
+  log_->resumed(resumed_.manifest.step, resumed_.folder);
 }
 
 void TrainingRun::make_plan_and_trainer() {
@@ -84,7 +120,7 @@ void TrainingRun::make_plan_and_trainer() {
     plan_ = make_plan(request);
     check_memory_limit(plan_, options_.pipeline.memory_limit);
     const int rank = session_.world().rank();
-    log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/false);
+    log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/!resumed_.folder.empty());
     state_ = std::make_unique<StateFile>(options_.run.output, rank, session_.world().size());
   });
   groups_ = make_groups(session_.world(), layout_, schedule_, model_);
@@ -165,11 +201,14 @@ void TrainingRun::train() {
     state_->set_stepping(false);
     log_->validation(step, loss);
   };
-  for (std::int64_t s = 0; s < run.steps; ++s) {
+  const std::int64_t first = resumed_.manifest.step;
+  for (std::int64_t s = first; s < run.steps; ++s) {
     state_->set_step(s);
     if (val_data_ && run.val_every > 0 && s % run.val_every == 0) validate_and_log(s);
     if (run.sample_every > 0 && s > 0 && s % run.sample_every == 0) show_sample(s);
     step(s);
+    const bool due = run.checkpoint_every > 0 && (s + 1) % run.checkpoint_every == 0;
+    if (due || s + 1 == run.steps) write_checkpoint(s + 1);
   }
   if (val_data_) validate_and_log(run.steps);
   if (run.sample_every > 0) show_sample(run.steps);
@@ -212,6 +251,14 @@ void TrainingRun::step(std::int64_t s) {
   report.bubble_predicted = predicted_.bubble;
   last_loss_ = report.result.loss;
   log_->step(report);
+}
+
+void TrainingRun::write_checkpoint(std::int64_t steps_taken) {
+  CheckpointManifest manifest = manifest_;
+  manifest.step = steps_taken;
+  const std::string folder =
+      ::train_gpt::write_checkpoint(*trainer_, session_.world(), options_.run.output, manifest, options_.run.keep);
+  log_->text("checkpoint written to " + folder);
 }
 
 void TrainingRun::show_sample(std::int64_t s) {

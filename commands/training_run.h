@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "commands/checkpoints.h"
 #include "commands/run_log.h"
 #include "commands/run_setup.h"
 #include "commands/session.h"
@@ -30,10 +31,15 @@ class TrainingRun {
   // Mean loss over --val-batches batches of the validation data.
   double validate();
   void open_inputs();
+  // --resume: finds the checkpoint, and refuses what contradicts it.
+  void choose_checkpoint();
   void make_plan_and_trainer();
+  // Parameters from --resume, --init, or random.
+  void fill_parameters();
   void predict();
   void install_hooks();
   void step(std::int64_t step);
+  void write_checkpoint(std::int64_t steps_taken);
   void show_sample(std::int64_t step);
   void show_last_step();
   Batch training_batch(std::int64_t step) const;
@@ -53,6 +59,8 @@ class TrainingRun {
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<RunLog> log_;
   Simulation predicted_;
+  CheckpointManifest manifest_;  // of this run, for its checkpoints
+  FoundCheckpoint resumed_;      // where it goes on; without a folder: nowhere
   double last_loss_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <vector>
 
@@ -15,6 +16,8 @@ static_assert(std::endian::native == std::endian::little, "model files are littl
 
 constexpr std::int32_t kModelMagic = 20240326;
 constexpr std::int32_t kTokenMagic = 20240520;
+constexpr std::int32_t kOptimizerMagic = 20261129;
+constexpr std::int32_t kOptimizerVersion = 1;
 constexpr std::size_t kHeaderInts = 256;
 constexpr std::int64_t kHeaderBytes = 4 * std::int64_t{kHeaderInts};
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements that pass through host memory at a time
@@ -25,10 +28,12 @@ std::int64_t file_bytes(const ModelConfig& config, Precision precision) {
   return kHeaderBytes + element_count(config) * element_size(precision);
 }
 
-Header header_of(const ModelConfig& config, Precision precision) {
+std::int64_t moment_bytes(const ModelConfig& config) { return element_count(config) * std::int64_t{sizeof(float)}; }
+
+Header header_of(const ModelConfig& config, std::int32_t magic, std::int32_t version) {
   Header header = {};
-  header[0] = kModelMagic;
-  header[1] = precision == Precision::fp32 ? 3 : 5;
+  header[0] = magic;
+  header[1] = version;
   header[2] = static_cast<std::int32_t>(config.max_seq_len);
   header[3] = static_cast<std::int32_t>(config.vocab);
   header[4] = static_cast<std::int32_t>(config.layers);
@@ -43,6 +48,7 @@ Header header_of(const ModelConfig& config, Precision precision) {
 std::string wrong_kind(const Header& header) {
   const auto magic = static_cast<std::uint32_t>(header[0]);
   if (header[0] == kTokenMagic) return "is a token file; a model file begins with the number 20240326";
+  if (header[0] == kOptimizerMagic) return "is an optimizer file; a model file begins with the number 20240326";
   if (__builtin_bswap32(magic) == static_cast<std::uint32_t>(kModelMagic))
     return "is big-endian; model files are little-endian";
   if (header[0] != kModelMagic)
@@ -66,7 +72,9 @@ ModelConfig config_of(const Header& header) {
   return config;
 }
 
-void check_sizes(const std::string& path, const Header& header, std::int64_t bytes) {
+// `right_bytes` of the sizes in the header
+void check_sizes(const std::string& path, const Header& header, std::int64_t bytes,
+                 const std::function<std::int64_t(const ModelConfig&)>& right_bytes) {
   const ModelConfig config = config_of(header);
   const auto refuse = [&](const std::string& why) { throw std::invalid_argument(path + ": " + why); };
   try {
@@ -79,10 +87,30 @@ void check_sizes(const std::string& path, const Header& header, std::int64_t byt
            std::to_string(config.vocab) + " it must be " + std::to_string(config.padded_vocab()));
   if (header[8] != 0 && header[8] != 1)
     refuse("header number 8 is " + std::to_string(header[8]) + "; it must be 0 (tied) or 1 (untied)");
-  const std::int64_t right = file_bytes(config, header[1] == 3 ? Precision::fp32 : Precision::bf16);
+  const std::int64_t right = right_bytes(config);
   if (bytes != right)
-    refuse("has " + std::to_string(bytes) + " bytes; a model of the sizes in its header has " + std::to_string(right) +
+    refuse("has " + std::to_string(bytes) + " bytes; for the sizes in its header it must have " +
+           std::to_string(right) +
            (bytes < right ? ". The file is cut off: copy it again" : ". Something was appended: copy it again"));
+}
+
+// Throws when the file is shorter than a header.
+Header header_in(const MappedFile& file, const std::string& kind) {
+  const auto bytes = static_cast<std::int64_t>(file.bytes().size());
+  if (bytes < kHeaderBytes)
+    throw std::invalid_argument(file.path() + ": has " + std::to_string(bytes) + " bytes; " + kind +
+                                " file's header alone has " + std::to_string(kHeaderBytes));
+  Header header = {};
+  std::memcpy(header.data(), file.bytes().data(), static_cast<std::size_t>(kHeaderBytes));
+  return header;
+}
+
+void create_file(const std::string& path, const Header& header, std::int64_t bytes) {
+  const std::string temporary = temporary_name(path);
+  create_range_file(temporary, bytes);
+  RangeFile file(temporary);
+  file.write(0, header.data(), kHeaderBytes);
+  file.sync();
 }
 
 // visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena
@@ -106,17 +134,13 @@ std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo
 }  // namespace
 
 ModelFile::ModelFile(const std::string& path) : file_(path) {
-  const auto bytes = static_cast<std::int64_t>(file_.bytes().size());
-  if (bytes < kHeaderBytes)
-    throw std::invalid_argument(path + ": has " + std::to_string(bytes) + " bytes; a model file's header alone has " +
-                                std::to_string(kHeaderBytes));
-  Header header = {};
-  std::memcpy(header.data(), file_.bytes().data(), static_cast<std::size_t>(kHeaderBytes));
+  const Header header = header_in(file_, "a model");
   const std::string wrong = wrong_kind(header);
   if (!wrong.empty()) throw std::invalid_argument(path + ": " + wrong);
-  check_sizes(path, header, bytes);
-  config_ = config_of(header);
   precision_ = header[1] == 3 ? Precision::fp32 : Precision::bf16;
+  check_sizes(path, header, static_cast<std::int64_t>(file_.bytes().size()),
+              [&](const ModelConfig& config) { return file_bytes(config, precision_); });
+  config_ = config_of(header);
 }
 
 void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) const {
@@ -144,18 +168,48 @@ void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& lay
 }
 
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision) {
-  const std::string temporary = temporary_name(path);
-  create_range_file(temporary, file_bytes(config, precision));
-  const Header header = header_of(config, precision);
-  RangeFile file(temporary);
-  file.write(0, header.data(), kHeaderBytes);
-  file.sync();
+  create_file(path, header_of(config, kModelMagic, precision == Precision::fp32 ? 3 : 5),
+              file_bytes(config, precision));
 }
 
 void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,
                          const ArenaLayout& layout, const float* values) {
   RangeFile file(temporary_name(path));
   write_tensors(device, file, kHeaderBytes, config, precision, layout, values);
+  file.sync();
+}
+
+OptimizerFile::OptimizerFile(const std::string& path) : file_(path) {
+  const Header header = header_in(file_, "an optimizer");
+  if (header[0] != kOptimizerMagic || header[1] != kOptimizerVersion)
+    throw std::invalid_argument(path + ": begins with the numbers " + std::to_string(header[0]) + " " +
+                                std::to_string(header[1]) + "; an optimizer file begins with " +
+                                std::to_string(kOptimizerMagic) + " " + std::to_string(kOptimizerVersion));
+  check_sizes(path, header, static_cast<std::int64_t>(file_.bytes().size()),
+              [](const ModelConfig& config) { return kHeaderBytes + 2 * moment_bytes(config); });
+  config_ = config_of(header);
+}
+
+void OptimizerFile::read_arenas(Device& device, float* first, float* second, const ArenaLayout& layout) const {
+  const std::byte* body = file_.bytes().data() + kHeaderBytes;
+  for_each_piece(config_, layout, /*owned_only=*/false,
+                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
+                   constexpr std::int64_t kFloat = sizeof(float);
+                   const std::byte* in = body + (tensor.offset + begin) * kFloat;
+                   device.to_device(first + place, in, count * kFloat);
+                   device.to_device(second + place, in + moment_bytes(config_), count * kFloat);
+                 });
+}
+
+void create_optimizer_file(const std::string& path, const ModelConfig& config) {
+  create_file(path, header_of(config, kOptimizerMagic, kOptimizerVersion), kHeaderBytes + 2 * moment_bytes(config));
+}
+
+void write_moments(Device& device, const std::string& path, const ModelConfig& config, const ArenaLayout& layout,
+                   const float* first, const float* second) {
+  RangeFile file(temporary_name(path));
+  write_tensors(device, file, kHeaderBytes, config, Precision::fp32, layout, first);
+  write_tensors(device, file, kHeaderBytes + moment_bytes(config), config, Precision::fp32, layout, second);
   file.sync();
 }
 

@@ -3,6 +3,9 @@
 //   [0] 20240326   [1] version: 3 fp32, 5 bf16   [2] longest sequence   [3] V   [4] layers   [5] heads   [6] hidden
 //   [7] Vp, V rounded up to a multiple of 128    [8] 1: untied, with headw (Vp,C) behind all others; 0: tied, as llm.c
 //
+// Optimizer files have the same shape: the number 20261129, version 1, the same sizes, and as body the first moments of
+// all tensors, then the second moments, in fp32.
+//
 // Files do not know of ranks: any rank reads the tensors that it holds and writes the tensors that it owns.
 #pragma once
 
@@ -43,6 +46,26 @@ class ModelFile {
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision);
 void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,
                          const ArenaLayout& layout, const float* values);
+
+// An optimizer file opened for reading. Errors as for ModelFile.
+class OptimizerFile {
+ public:
+  explicit OptimizerFile(const std::string& path);
+
+  const ModelConfig& config() const { return config_; }
+
+  // Both moments of all tensors of a rank, into its arenas on the device.
+  void read_arenas(Device& device, float* first, float* second, const ArenaLayout& layout) const;
+
+ private:
+  MappedFile file_;
+  ModelConfig config_;
+};
+
+// As for model files, with publish() at the end.
+void create_optimizer_file(const std::string& path, const ModelConfig& config);
+void write_moments(Device& device, const std::string& path, const ModelConfig& config, const ArenaLayout& layout,
+                   const float* first, const float* second);
 
 // Writes the owned tensors of an arena into a file whose body of element_count(config) elements of this precision
 // begins at byte `body`. Serves parameters and moments alike.

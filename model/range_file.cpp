@@ -36,9 +36,17 @@ class Descriptor {
 
 }  // namespace
 
+void check_replaceable(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+  throw std::invalid_argument(path + ": is " + (S_ISDIR(status.st_mode) ? "a directory" : "not a regular file") +
+                              " and would be replaced by a file: move it away or write elsewhere");
+}
+
 std::string temporary_name(const std::string& path) { return path + ".tmp"; }
 
 void create_range_file(const std::string& path, std::int64_t bytes) {
+  check_replaceable(path);
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) fail(path, "create the file");
   if (ftruncate(file.get(), bytes) != 0) fail(path, "make room for " + std::to_string(bytes) + " bytes");
@@ -69,9 +77,13 @@ void RangeFile::sync() {
 
 void publish(const std::string& path) {
   const std::string temporary = temporary_name(path);
+  check_replaceable(path);
   if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(temporary, "rename the file to " + path);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  const std::string directory = parent.empty() ? "." : parent.string();
+  sync_directory(parent.empty() ? "." : parent.string());
+}
+
+void sync_directory(const std::string& directory) {
   const Descriptor folder(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0 || fsync(folder.get()) != 0) fail(directory, "flush the directory to the disk");
 }

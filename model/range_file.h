@@ -9,6 +9,10 @@
 
 namespace train_gpt {
 
+// Throws std::invalid_argument if something other than a regular file has this name: a rename would replace it, be it a
+// pipe, a device or a link.
+void check_replaceable(const std::string& path);
+
 // The name under which `path` is written before it is published.
 std::string temporary_name(const std::string& path);
 
@@ -35,6 +39,8 @@ class RangeFile {
 // Renames temporary_name(path) to `path` and syncs the directory, so that the name too survives a power cut. Call it
 // when every rank has synced.
 void publish(const std::string& path);
+// Returns when the names in a directory are on the disk.
+void sync_directory(const std::string& directory);
 
 // A whole file, mapped for reading. Throws std::invalid_argument naming the file and the reason.
 class MappedFile {

@@ -45,65 +45,8 @@ void Trainer::set_hooks(std::function<void()> while_computing, std::function<voi
   }
 }
 
-// ---- parameters ------------------------------------------------------------------------------------------------------
-
-void Trainer::initialise(std::uint64_t seed) {
-  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
-  const ArenaLayout& layout = memory_.plan().layout;
-  std::vector<float> values;
-  for (const ArenaLayout::Entry& entry : layout.entries) {
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    values.resize(static_cast<std::size_t>(tensor.elements));
-    train_gpt::initialise(values.data(), plan_.request.model, tensor, seed);
-    device_.to_device(memory_.parameters() + entry.offset, values.data(),
-                      tensor.elements * static_cast<std::int64_t>(sizeof(float)));
-  }
-  refresh_low_parameters();
-}
-
-void Trainer::load(const ModelFile& file) {
-  file.read_arena(device_, memory_.parameters(), memory_.plan().layout);
-  refresh_low_parameters();
-}
-
-void Trainer::refresh_low_parameters() {
-  if (plan_.request.precision == Precision::fp32) return;
-  device_.from_float(memory_.low_parameters(), memory_.parameters(), memory_.plan().layout.elements);
-}
-
-void Trainer::save(const std::string& path, Precision precision) {
-  const ModelConfig& model = plan_.request.model;
-  Communicator& world = *groups_.world;
-  if (world.rank() == 0) create_model_file(path, model, precision);
-  world.barrier();
-  if (groups_.owns_parameters()) {
-    write_model_tensors(device_, path, model, precision, memory_.plan().layout, memory_.parameters());
-  }
-  world.barrier();
-  if (world.rank() == 0) publish(path);
-  world.barrier();
-}
-
-std::string Trainer::parameter_hash() {
-  const ModelConfig& model = plan_.request.model;
-  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(atom_count(model)), 0);
-  if (groups_.owns_parameters()) {
-    parameter_hashes(device_, hashes, model, memory_.plan().layout, memory_.parameters());
-  }
-  // 64-bit words travel as two halves, which a double holds exactly.
-  std::vector<double> halves(hashes.size() * 2);
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    halves[2 * i] = static_cast<double>(hashes[i] >> 32);
-    halves[2 * i + 1] = static_cast<double>(hashes[i] & 0xffffffffU);
-  }
-  groups_.world->merge_host(halves);
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    hashes[i] = static_cast<std::uint64_t>(halves[2 * i]) << 32 | static_cast<std::uint64_t>(halves[2 * i + 1]);
-  }
-  return combined_hash(hashes);
-}
-
-// ---- one step --------------------------------------------------------------------------------------------------------
+// ---- one step
+// --------------------------------------------------------------------------------------------------------
 
 void Trainer::load_tokens(const Batch& batch) {
   const BatchShape& shape = plan_.request.batch;
@@ -251,7 +194,8 @@ std::vector<float> Trainer::next_logits() {
   return logits;
 }
 
-// ---- reductions ------------------------------------------------------------------------------------------------------
+// ---- reductions
+// ------------------------------------------------------------------------------------------------------
 
 // Issues the reductions that may start once `done` actions of the list are done.
 void Trainer::issue_due(std::size_t done) {
@@ -294,7 +238,8 @@ void Trainer::finish_reduction() {
   reducing_ = nullptr;
 }
 
-// ---- costs -----------------------------------------------------------------------------------------------------------
+// ---- costs
+// -----------------------------------------------------------------------------------------------------------
 
 StageCosts Trainer::measure_stages() {
   constexpr int kRuns = 3;

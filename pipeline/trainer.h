@@ -55,7 +55,10 @@ class Trainer {
 
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
-  void save(const std::string& path, Precision precision);  // collective
+  void load_moments(const OptimizerFile& file);
+  // Collective. The files appear under their names when they are complete and on the disk.
+  void save(const std::string& path, Precision precision);
+  void save_moments(const std::string& path);
 
   // Collective; step counts from 0. Throws std::runtime_error if loss or norm is not finite.
   StepResult step(std::int64_t step, const Batch& batch);
@@ -81,6 +84,8 @@ class Trainer {
 
  private:
   void refresh_low_parameters();
+  void write_together(const std::string& path, const std::function<void()>& create,
+                      const std::function<void()>& write_own);
   void load_tokens(const Batch& batch);
   void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
   double mean_loss(std::span<const double> losses) const;
