@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -209,12 +211,78 @@ TEST(ModelFile, FailuresWhileWritingNameTheFile) {
          "no/such/folder.bin.tmp: cannot create the file: No such file");
   expect([&] { RangeFile file(folder.file("none")); }, "none: cannot open the file for writing");
   expect([&] { publish(folder.file("none")); }, "none.tmp: cannot rename");
-  expect(
-      [&] {
-        create_range_file("/dev/full", 1024);
-        RangeFile("/dev/full").write(0, "x", 1);
-      },
-      "/dev/full: cannot");
+  expect([&] { RangeFile("/dev/full").write(0, "x", 1); }, "/dev/full: cannot write");
+}
+
+TEST(RangeFile, NeverReplacesWhatIsNotARegularFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("name");
+  const auto refused = [](const auto& call) {
+    try {
+      call();
+      return std::string("accepted");
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+  };
+  folder.write("other", {'x'});
+  folder.write("name.tmp", {'y'});
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(refused([&] { publish(path); }).find("name: is not a regular file"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(folder.file("other"), path);
+  EXPECT_NE(refused([&] { publish(path); }).find("name: is not a regular file"), std::string::npos);
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_NE(refused([&] { publish(path); }).find("name: is a directory"), std::string::npos);
+  EXPECT_NE(refused([&] { create_range_file("/dev/full", 1); }).find("/dev/full"), std::string::npos);
+  std::filesystem::remove(path);
+  publish(path);
+  EXPECT_EQ(read_bytes(path), std::vector<char>{'y'});
+}
+
+TEST(OptimizerFile, AnyPartitionWritesAndReadsTheSame) {
+  const TemporaryFolder folder;
+  const std::unique_ptr<Device> device = make_cpu_device(1);
+  const ModelConfig config = small_model(true);
+  const auto write = [&](const std::string& path, const std::vector<int>& cut) {
+    create_optimizer_file(path, config);
+    for (Rank& rank : cut_into_ranks(config, cut)) {
+      std::vector<float> second(rank.values.size());
+      initialise_arena(*device, rank.values.data(), config, rank.layout, 5);
+      initialise_arena(*device, second.data(), config, rank.layout, 6);
+      write_moments(*device, path, config, rank.layout, rank.values.data(), second.data());
+    }
+    publish(path);
+  };
+  write(folder.file("a"), {8});
+  write(folder.file("b"), {1, 2, 3, 2});
+  const std::vector<char> bytes = read_bytes(folder.file("a"));
+  EXPECT_EQ(bytes, read_bytes(folder.file("b")));
+  EXPECT_EQ(static_cast<std::int64_t>(bytes.size()), 1024 + 8 * element_count(config));
+
+  const OptimizerFile file(folder.file("b"));
+  EXPECT_EQ(file.config(), config);
+  const std::vector<TensorInfo> tensors = model_tensors(config);
+  for (Rank& rank : cut_into_ranks(config, {4, 1, 3})) {
+    std::vector<float> second(rank.values.size());
+    file.read_arenas(*device, rank.values.data(), second.data(), rank.layout);
+    for (const ArenaLayout::Entry& entry : rank.layout.entries) {
+      const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+      std::vector<float> expected(static_cast<std::size_t>(tensor.elements));
+      initialise(expected.data(), config, tensor, 5);
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), rank.values.begin() + entry.offset)) << tensor.name;
+      initialise(expected.data(), config, tensor, 6);
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), second.begin() + entry.offset)) << tensor.name;
+    }
+  }
+  std::vector<char> cut = bytes;
+  cut.resize(cut.size() - 1);
+  EXPECT_THROW(OptimizerFile(folder.write("cut", cut)), std::invalid_argument);
+  EXPECT_THROW(ModelFile(folder.file("a")), std::invalid_argument);
+  write_by(*device, folder.file("model"), config, Precision::fp32, {8});
+  EXPECT_THROW(OptimizerFile(folder.file("model")), std::invalid_argument);
 }
 
 TEST(Bf16, RoundsToNearestEven) {

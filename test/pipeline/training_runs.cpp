@@ -53,12 +53,17 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
   const OptimizerSettings optimizer{
       .learning_rate = {.shape = LearningRateShape::cosine, .peak = 1e-2, .steps = run.steps, .warmup_steps = 1},
       .adamw = {.weight_decay = 0.1F},
-      .grad_clip = 0.5};
+      .grad_clip = run.grad_clip};
 
   Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
   Trainer trainer(*device, groups, plan, optimizer);
   trainer.open();
-  trainer.initialise(7);
+  if (run.resume_from.empty()) {
+    trainer.initialise(7);
+  } else {
+    trainer.load(ModelFile(run.resume_from + "/model.bin"));
+    trainer.load_moments(OptimizerFile(run.resume_from + "/optimizer.bin"));
+  }
   auto random = std::mt19937_64(static_cast<std::uint64_t>(world.rank()) + 1);
   if (delays.action > 0) {
     trainer.executor().set_extra_work([&] {
@@ -67,7 +72,8 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
     });
   }
   Outcome outcome;
-  for (std::int64_t step = 0; step < run.steps; ++step) {
+  const std::int64_t end = run.stop_after < 0 ? run.steps : run.stop_after;
+  for (std::int64_t step = run.first_step; step < end; ++step) {
     if (run.validate_every > 0 && step % run.validate_every == 0) {
       outcome.validation.push_back(trainer.validate(batch_of(1000)));
     }
@@ -76,6 +82,10 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
     outcome.norms.push_back(result.grad_norm);
   }
   outcome.hash = trainer.parameter_hash();
+  if (!run.save_to.empty()) {
+    trainer.save(run.save_to + "/model.bin", Precision::fp32);
+    trainer.save_moments(run.save_to + "/optimizer.bin");
+  }
   return outcome;
 }
 

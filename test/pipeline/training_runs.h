@@ -25,6 +25,11 @@ struct Run {
   bool tied = true;
   int steps = 3;
   int validate_every = 0;  // 0: never
+  double grad_clip = 0.5;
+  int first_step = 0;            // steps that an earlier run has taken
+  int stop_after = -1;           // steps taken in all when this run stops; -1: `steps`
+  std::string resume_from = {};  // a folder that save_to named; empty: initial values
+  std::string save_to = {};      // folder for model.bin and optimizer.bin at the end; empty: none
 };
 
 struct Outcome {
