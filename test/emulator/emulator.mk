@@ -111,4 +111,10 @@ $(BUILD)/emulator/race/%.cu.o: $(BUILD)/emulated/%.cu.cpp $(EMULATOR_HEADERS)
 $(BUILD)/emulator/%/$(EMULATOR_DIR)/cublas_product.o: EMULATOR_LOOP_FLAGS := -O3 -march=native
 $(BUILD)/emulator/%/$(EMULATOR_DIR)/ptx.o: EMULATOR_LOOP_FLAGS := -O3
 
+ifneq ($(EMULATOR_CUDA_INCLUDE),)
 -include $(EMULATOR_DIR)/emulator_tests.mk $(EMULATOR_DIR)/library_tests.mk
+else
+.PHONY: test-emulator check-emulator
+test-emulator check-emulator:
+	@echo "emulator: skipped, no CUDA headers found (EMULATOR_CUDA_INCLUDE=DIR names them)"
+endif
