@@ -1,7 +1,9 @@
 // The bitwise contract: schedule, ranks, chunks, partition, threads and head form do not change a bit.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cmath>
+#include <utility>
 
 #include "test/pipeline/training_runs.h"
 
@@ -67,6 +69,41 @@ TEST(Trainer, ReplicasAndDirectionsAreGroups) {
                "dualpipe p=2");
   expect_equal(train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups,
                "dualpipe p=4");
+}
+
+TEST(Trainer, EveryFactorisationOfTheGlobalBatchTrainsAlike) {
+  const Outcome whole = train({.micro_batches = 1, .rows = 16, .steps = 4});
+  for (const auto& [m, rows] : {std::pair{2, 8}, {4, 4}, {8, 2}, {16, 1}}) {
+    const Outcome cut = train({.schedule = "1f1b", .ranks = 2, .micro_batches = m, .rows = rows, .steps = 4});
+    for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+      EXPECT_NEAR(cut.losses[i], whole.losses[i], 2e-6 * whole.losses[i]) << "m=" << m << " step " << i;
+      EXPECT_NEAR(cut.norms[i], whole.norms[i], 2e-5 * whole.norms[i]) << "m=" << m << " step " << i;
+    }
+  }
+}
+
+TEST(Trainer, RandomDelaysChangeNoBits) {
+  const Outcome one = train({.micro_batches = 8});
+  const Outcome two_groups = train({.micro_batches = 8, .groups = 2});
+  for (const char* schedule : {"1f1b", "interleaved", "zb-h2", "zb-v", "v-min"}) {
+    expect_equal(train({.schedule = schedule, .ranks = 4, .micro_batches = 8}, {.message = 2, .action = 1}), one,
+                 schedule);
+  }
+  expect_equal(
+      train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, {.message = 2, .action = 1}),
+      two_groups, "dualpipe");
+}
+
+// What malloc has given out does not grow from one step to the next, up to the blocks of a queue or two.
+TEST(Trainer, AllocatesNothingAfterTheFirstSteps) {
+  std::vector<std::size_t> in_use;
+  train({.schedule = "zb-h1", .micro_batches = 6, .steps = 12}, {}, [&](std::int64_t) {
+    const auto info = mallinfo2();
+    in_use.push_back(info.uordblks + info.hblkhd);
+  });
+  ASSERT_EQ(in_use.size(), 12U);
+  constexpr std::size_t kQueues = 4096;
+  for (std::size_t i = 3; i < in_use.size(); ++i) EXPECT_LE(in_use[i], in_use[2] + kQueues) << "step " << i;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Batch batch_of(std::int64_t step) {
 
 }  // namespace
 
-Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
+Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, const AfterStep& after_step) {
   const ModelConfig model{
       .layers = 3, .heads = 3, .hidden = 24, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
   const auto device = make_cpu_device(run.threads);
@@ -72,6 +72,8 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
     });
   }
   Outcome outcome;
+  outcome.losses.reserve(static_cast<std::size_t>(run.steps));
+  outcome.norms.reserve(static_cast<std::size_t>(run.steps));
   const std::int64_t end = run.stop_after < 0 ? run.steps : run.stop_after;
   for (std::int64_t step = run.first_step; step < end; ++step) {
     if (run.validate_every > 0 && step % run.validate_every == 0) {
@@ -80,6 +82,7 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
     const StepResult result = trainer.step(step, batch_of(step));
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.grad_norm);
+    if (after_step) after_step(step);
   }
   outcome.hash = trainer.parameter_hash();
   if (!run.save_to.empty()) {
@@ -89,13 +92,13 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays) {
   return outcome;
 }
 
-Outcome train(const Run& run, const Delays& delays) {
+Outcome train(const Run& run, const Delays& delays, const AfterStep& after_step) {
   Outcome outcome;
   std::mutex mutex;
   run_local_ranks(run.ranks * run.replicas, [&](Communicator& world) {
     // The wrapper delays sends; the local communicator itself stays with the threads.
     const auto wrapped = inject_delays(world.split(0, world.rank()), {.message = delays.message});
-    const Outcome mine = train_rank(*wrapped, run, delays);
+    const Outcome mine = train_rank(*wrapped, run, delays, after_step);
     if (world.rank() != 0) return;
     const std::lock_guard lock(mutex);
     outcome = mine;

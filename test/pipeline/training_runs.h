@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,12 @@ struct Delays {
 };
 
 // One rank's part; collective over `world`, whose size is ranks x replicas. The same on all ranks.
-Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {});
+// `after_step` is called on every rank.
+using AfterStep = std::function<void(std::int64_t step)>;
+Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
 
 // All ranks as threads. Layers 3, hidden 24, heads 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping
 // at 0.5.
-Outcome train(const Run& run, const Delays& delays = {});
+Outcome train(const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
 
 }  // namespace train_gpt::test
