@@ -109,10 +109,10 @@ demo: train_gpt
 deps:
 	@INSTALL=1 CXX='$(CXX)' scripts/find_libraries.sh
 
-LINTED = $(shell git ls-files '*.cpp' | grep -v '^test/emulator/')
+LINTED = $(wildcard $(FOLDERS:%=%/*.cpp))
 lint: $(BUILD)/config.mk
 	@git ls-files '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
-	@echo $(LINTED) | tr ' ' '\n' | xargs -P $$(nproc) -n 4 clang-tidy --quiet -- -x c++ $(CXXFLAGS_ALL) 2>/dev/null
+	@echo $(LINTED) | tr ' ' '\n' | xargs -P $$(nproc) -n 4 clang-tidy --quiet -- -x c++ $(filter-out -Werror -Wno-restrict,$(CXXFLAGS_ALL))
 
 # ---- benchmarks: one program per file of test/bench/ --------------------------------------------------------------------
 BENCHES := $(patsubst test/bench/%.cpp,$(BUILD)/%,$(wildcard test/bench/*_bench.cpp))

@@ -16,7 +16,7 @@ namespace {
 // Stages first .. first+count-1 form one chain: a copy of the model, in model order.
 void chain(std::vector<Placement::VirtualStage>& stages, int first, int count) {
   for (int s = 0; s < count; ++s) {
-    Placement::VirtualStage& stage = stages[static_cast<std::size_t>(first + s)];
+    Placement::VirtualStage& stage = stages[static_cast<std::size_t>(first) + static_cast<std::size_t>(s)];
     stage.model_stage = s;
     stage.previous = s > 0 ? first + s - 1 : -1;
     stage.next = s + 1 < count ? first + s + 1 : -1;
@@ -67,7 +67,7 @@ Placement Placement::bidirectional(int p, int m) {
     down.rank = s;
     down.first_micro_batch = 0;
     down.last_micro_batch = m / 2;
-    VirtualStage& up = placement.stages[static_cast<std::size_t>(p + s)];
+    VirtualStage& up = placement.stages[static_cast<std::size_t>(p) + static_cast<std::size_t>(s)];
     up.rank = p - 1 - s;
     up.copy = 1;
     up.first_micro_batch = m / 2;

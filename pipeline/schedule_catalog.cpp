@@ -170,14 +170,14 @@ int default_group_size(int p, int m) {
 std::optional<std::string> violation(const ScheduleRequest& request) {
   const Entry* entry = find(request.name);
   if (!entry) return "--schedule " + request.name + ": no such schedule; there are " + all_names() + " and auto";
-  if (const auto text = violation_of_chunks(request, *entry)) return text;
-  if (const auto text = violation_of_sizes(request, *entry)) return text;
-  if (const auto text = violation_of_needs(request, entry->needs)) return text;
+  if (auto text = violation_of_chunks(request, *entry)) return text;
+  if (auto text = violation_of_sizes(request, *entry)) return text;
+  if (auto text = violation_of_needs(request, entry->needs)) return text;
   return violation_of_group_size(request, *entry);
 }
 
 Schedule make_schedule(const ScheduleRequest& request) {
-  if (const auto text = violation(request)) throw std::invalid_argument(*text);
+  if (auto text = violation(request)) throw std::invalid_argument(*text);
   const Entry& entry = *find(request.name);
   ScheduleRequest resolved = request;
   if (resolved.chunks == 0) resolved.chunks = entry.chunks;
