@@ -9,7 +9,9 @@
 #include "commands/help.h"
 #include "commands/launch.h"
 #include "commands/options.h"
+#include "commands/plan.h"
 #include "commands/prepare.h"
+#include "commands/profile.h"
 #include "commands/session.h"
 #include "commands/simulate.h"
 #include "commands/status.h"
@@ -26,6 +28,10 @@ int run(const Options& options) {
   switch (options.command) {
     case Command::simulate:
       return run_simulate(options);
+    case Command::plan:
+      return run_plan(options);
+    case Command::profile:
+      return run_profile(options);
     case Command::prepare:
       return run_prepare(options);
     case Command::train:
@@ -36,9 +42,8 @@ int run(const Options& options) {
       return run_generate(options);
     case Command::status:
       return run_status(options);
-    default:
-      throw std::invalid_argument(std::string(to_string(options.command)) + " is not part of this build");
   }
+  throw std::logic_error("a command without a case");
 }
 
 // These start no MPI: one of several ranks does the work.

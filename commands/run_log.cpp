@@ -1,6 +1,7 @@
 #include "commands/run_log.h"
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -29,6 +30,15 @@ void drop_unfinished_line(const std::string& path) {
   if (whole < text.size()) std::filesystem::resize_file(path, whole);
 }
 
+// Which units of the model repeat their forward.
+std::vector<int> recomputed_units(const PlanRequest& request) {
+  std::vector<int> units;
+  for (std::size_t u = 0; u < request.recompute.size(); ++u) {
+    if (request.recompute[u]) units.push_back(static_cast<int>(u));
+  }
+  return units;
+}
+
 }  // namespace
 
 RunLog::RunLog(const std::string& directory, bool writes, bool append)
@@ -51,7 +61,11 @@ void RunLog::event(const std::string& json) {
   if (!file_) throw std::runtime_error(path_ + ": writing failed; is the disk full?");
 }
 
-void RunLog::plan(const Plan& plan, double bubble_predicted, double step_ms_predicted) {
+void RunLog::plan(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan) {
+  event(plan_event(plan, predicted, uniform_makespan));
+}
+
+std::string plan_event(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan) {
   const PlanRequest& request = plan.request;
   Json ranks = Json::array();
   for (const RankPlan& rank : plan.ranks) {
@@ -62,27 +76,32 @@ void RunLog::plan(const Plan& plan, double bubble_predicted, double step_ms_pred
                      {"live_micro_batches", rank.live_micro_batches},
                      {"memory", memory}});
   }
-  const Json json = {{"event", "plan"},
-                     {"schedule", request.schedule.name},
-                     {"stages", request.schedule.ranks},
-                     {"chunks", request.schedule.chunks},
-                     {"micro_batches", request.batch.micro_batches},
-                     {"micro_batch_size", request.batch.rows},
-                     {"seq_len", request.batch.seq_len},
-                     {"data_parallel", request.batch.replicas},
-                     {"accumulation_groups", request.batch.groups},
-                     {"layers", request.model.layers},
-                     {"heads", request.model.heads},
-                     {"hidden", request.model.hidden},
-                     {"vocab", request.model.vocab},
-                     {"tied", request.model.tied},
-                     {"parameters", parameter_count(request.model)},
-                     {"partition", request.partition},
-                     {"head", request.head == HeadForm::streamed ? "streamed" : "stored"},
-                     {"bubble_predicted", bubble_predicted},
-                     {"step_ms_predicted", step_ms_predicted},
-                     {"ranks", ranks}};
-  event(json.dump());
+  Json json = {
+      {"event", "plan"},
+      {"schedule", request.schedule.name},
+      {"stages", request.schedule.ranks},
+      {"chunks", request.schedule.chunks},
+      {"micro_batches", request.batch.micro_batches},
+      {"micro_batch_size", request.batch.rows},
+      {"seq_len", request.batch.seq_len},
+      {"data_parallel", request.batch.replicas},
+      {"accumulation_groups", request.batch.groups},
+      {"layers", request.model.layers},
+      {"heads", request.model.heads},
+      {"hidden", request.model.hidden},
+      {"vocab", request.model.vocab},
+      {"tied", request.model.tied},
+      {"parameters", parameter_count(request.model)},
+      {"partition", request.partition},
+      {"head", request.head == HeadForm::streamed ? "streamed" : "stored"},
+      {"recomputed_units", recomputed_units(request)},
+      {"bubble_predicted", predicted.bubble},
+      {"bubble_span_predicted", predicted.bubble_span},
+      {"step_ms_predicted", predicted.makespan},
+      {"tokens_per_s_predicted", static_cast<double>(request.batch.step_tokens()) / predicted.makespan * 1000}};
+  if (uniform_makespan) json["step_ms_predicted_uniform"] = *uniform_makespan;
+  json["ranks"] = std::move(ranks);
+  return json.dump();
 }
 
 void RunLog::resumed(std::int64_t step, const std::string& checkpoint) {
@@ -104,10 +123,14 @@ void RunLog::step(const StepReport& report) {
                      {"bubble_span", report.bubble.bubble_span},
                      {"bubble_predicted", report.bubble_predicted}};
   event(json.dump());
-  text(
-      format("step %5lld/%lld  loss %.6f  norm %8.4f  lr %.3e  %8.1f ms  %8.0f tok/s  bubble %.1f%% (predicted %.1f%%)",
-             static_cast<long long>(report.step), static_cast<long long>(report.steps), result.loss, result.grad_norm,
-             result.learning_rate, result.ms, tokens_per_s, 100 * report.bubble.bubble, 100 * report.bubble_predicted));
+  std::string line =
+      format("step %5lld/%lld  ", static_cast<long long>(report.step), static_cast<long long>(report.steps));
+  if (std::isfinite(result.loss)) {
+    line += format("loss %.6f  norm %8.4f  lr %.3e  ", result.loss, result.grad_norm, result.learning_rate);
+  }
+  line += format("%8.1f ms  %8.0f tok/s  bubble %.1f%% (predicted %.1f%%)", result.ms, tokens_per_s,
+                 100 * report.bubble.bubble, 100 * report.bubble_predicted);
+  text(line);
 }
 
 void RunLog::validation(std::int64_t step, double loss) {
@@ -116,7 +139,10 @@ void RunLog::validation(std::int64_t step, double loss) {
 }
 
 void RunLog::end(const std::string& parameter_hash, double final_loss) {
-  event(Json{{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}}.dump());
+  Json json = {{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}};
+  if (parameter_hash.empty()) json["parameter_hash"] = nullptr;
+  event(json.dump());
+  if (parameter_hash.empty()) return;
   text(format("parameter_hash %s  final loss %.6f", parameter_hash.c_str(), final_loss));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "pipeline/trainer.h"
@@ -18,16 +19,21 @@ struct StepReport {
   double bubble_predicted = 0;
 };
 
+// The plan event: sizes, choices, predictions and the memory of every rank, as one JSON object.
+std::string plan_event(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
+
 class RunLog {
  public:
   // Only rank 0 writes. append: a resumed run goes on in the log it finds. Throws std::runtime_error naming the file.
   RunLog(const std::string& directory, bool writes, bool append);
 
   void text(const std::string& line);  // to people only
-  void plan(const Plan& plan, double bubble_predicted, double step_ms_predicted);
+  // `uniform_makespan`: of the same schedule cut uniformly, if that was compared.
+  void plan(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
   void resumed(std::int64_t step, const std::string& checkpoint);
   void step(const StepReport& report);
   void validation(std::int64_t step, double loss);
+  // Empty hash: nothing was computed.
   void end(const std::string& parameter_hash, double final_loss);
 
  private:

@@ -1,5 +1,6 @@
 #include "commands/run_setup.h"
 
+#include <filesystem>
 #include <stdexcept>
 
 #include "data/manifest.h"
@@ -9,6 +10,17 @@
 #include "pipeline/validate.h"
 
 namespace train_gpt {
+namespace {
+
+// Of the token file's manifest. Plans, profiles and the timed device need no tokens: they do without the default file.
+std::optional<std::int64_t> vocab_of_data(const Options& options) {
+  const std::string& files = options.data.train_data;
+  if (files == kDemoTrainData && !std::filesystem::exists(files)) return std::nullopt;
+  return vocab_of(files, "--train-data");
+}
+
+}  // namespace
+
 ModelConfig model_config(const Options& options) {
   const ModelOptions& wanted = options.model;
   if (!wanted.init_file.empty()) return ModelFile(wanted.init_file).config();
@@ -19,14 +31,14 @@ ModelConfig model_config(const Options& options) {
     model.hidden = *wanted.hidden;
   }
   model.tied = wanted.tied;
-  const auto from_manifest = wanted.vocab ? wanted.vocab : vocab_of(options.data.train_data, "--train-data");
+  const auto from_manifest = wanted.vocab ? wanted.vocab : vocab_of_data(options);
   if (from_manifest) model.vocab = *from_manifest;
   if (wanted.max_seq_len) model.max_seq_len = *wanted.max_seq_len;
   check(model);
   return model;
 }
 
-Schedule chosen_schedule(const Options& options, int p) {
+std::optional<Schedule> named_schedule(const Options& options, int p) {
   if (!options.pipeline.schedule_file.empty()) {
     Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
     if (schedule.ranks != p) {
@@ -42,6 +54,7 @@ Schedule chosen_schedule(const Options& options, int p) {
     }
     return schedule;
   }
+  if (options.pipeline.schedule() == "auto") return std::nullopt;
   return make_schedule({.name = options.pipeline.schedule(),
                         .ranks = p,
                         .micro_batches = options.batch.micro_batches,
@@ -49,23 +62,36 @@ Schedule chosen_schedule(const Options& options, int p) {
                         .group_size = options.pipeline.group_size});
 }
 
-BatchShape batch_shape(const Options& options, const Schedule& schedule) {
+BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule) {
   BatchShape batch{.rows = options.batch.micro_batch_size,
                    .seq_len = options.batch.seq_len,
-                   .micro_batches = schedule.micro_batches,
+                   .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
                    .replicas = options.batch.data_parallel,
                    .groups = options.batch.accumulation_groups};
-  if (schedule.placement.kind == Placement::Kind::bidirectional && batch.groups == 1) batch.groups = 2;
+  if (schedule && schedule->placement.kind == Placement::Kind::bidirectional && batch.groups == 1) batch.groups = 2;
   return batch;
 }
 
-Partition chosen_partition(const Options& options, const ModelConfig& model, const Schedule& schedule) {
-  const int depth = schedule.placement.depth();
-  if (options.pipeline.partition.kind == PartitionOption::Kind::list) {
-    check_partition(options.pipeline.partition.units, model, depth);
-    return options.pipeline.partition.units;
-  }
-  return uniform_partition(model, depth);
+ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
+                             CostModel costs) {
+  ChoiceRequest request;
+  request.base = base;
+  request.ranks = p;
+  request.costs = std::move(costs);
+  request.schedule = std::move(schedule);
+  const PartitionOption& partition = options.pipeline.partition;
+  request.cut = partition.kind == PartitionOption::Kind::list      ? ChoiceRequest::Cut::list
+                : partition.kind == PartitionOption::Kind::uniform ? ChoiceRequest::Cut::uniform
+                                                                   : ChoiceRequest::Cut::measured;
+  request.partition = partition.units;
+  if (p == 1) request.head = HeadForm::streamed;  // no bubble to fill: only its memory counts
+  const RecomputeOption& recompute = options.pipeline.recompute;
+  request.recompute = recompute.kind == RecomputeOption::Kind::list        ? ChoiceRequest::Recompute::list
+                      : recompute.kind == RecomputeOption::Kind::automatic ? ChoiceRequest::Recompute::automatic
+                                                                           : ChoiceRequest::Recompute::none;
+  request.recompute_counts = recompute.units;
+  request.memory_limit = options.pipeline.memory_limit;
+  return request;
 }
 
 void check_memory_limit(const Plan& plan, std::int64_t limit) {
@@ -98,12 +124,12 @@ OptimizerSettings optimizer_settings(const Options& options) {
   return settings;
 }
 
-PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule,
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device) {
   PlanRequest request;
   request.model = model;
   request.batch = batch_shape(options, schedule);
-  request.schedule = schedule;
+  if (schedule) request.schedule = *schedule;
   request.precision = device.precision();
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "commands/options.h"
+#include "pipeline/choose.h"
 #include "pipeline/plan.h"
 #include "pipeline/trainer.h"
 
@@ -11,22 +12,23 @@ namespace train_gpt {
 // manifest, else 50257. Throws std::invalid_argument.
 ModelConfig model_config(const Options& options);
 
-// The schedule that --schedule or --schedule-file names, for p ranks, validated. Throws std::invalid_argument.
-Schedule chosen_schedule(const Options& options, int p);
+// The schedule that --schedule or --schedule-file names, for p ranks; nothing for auto. Throws std::invalid_argument.
+std::optional<Schedule> named_schedule(const Options& options, int p);
 
-// b, T, m, d and G. Bidirectional schedules force two accumulation groups.
-BatchShape batch_shape(const Options& options, const Schedule& schedule);
+// b, T, m, d and G. Bidirectional schedules force two accumulation groups. No schedule: --micro-batches counts.
+BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule);
 
-// --partition: units per stage as given, or cut uniformly.
-Partition chosen_partition(const Options& options, const ModelConfig& model, const Schedule& schedule);
+// What --schedule, --partition, --recompute and --memory-limit leave open, for choose(). `base` has sizes and batch.
+ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
+                             CostModel costs);
 
 // Throws std::invalid_argument with a suggestion when a rank of the plan needs more than `limit` bytes (0: no limit).
 void check_memory_limit(const Plan& plan, std::int64_t limit);
 
 OptimizerSettings optimizer_settings(const Options& options);
 
-// Everything but the partition and the costs.
-PlanRequest plan_request(const Options& options, const ModelConfig& model, const Schedule& schedule,
+// Everything but the partition and the costs (and, without one, the schedule).
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device);
 
 }  // namespace train_gpt

@@ -42,20 +42,25 @@ Session::Session(const Options& options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
   const HostPlace place = host_place();
   together([&] {
-    if (options.device.device == DeviceKind::cuda || options.device.device == DeviceKind::timed) {
-      throw std::invalid_argument(std::string("--device ") +
-                                  (options.device.device == DeviceKind::cuda ? "cuda" : "timed") +
-                                  " is not part of this build; use --device cpu");
+    if (options.device.device == DeviceKind::cuda) {
+      throw std::invalid_argument("--device cuda is not part of this build; use --device cpu");
     }
     if (options.device.precision == Precision::bf16) {
       throw std::invalid_argument("--precision bf16: the cpu device computes in fp32; leave the option out");
     }
+    timed_ = options.device.device == DeviceKind::timed;
     const int cores = allowed_cores();
-    const int threads = thread_count(options, place, cores);
+    const int threads = timed_ ? 1 : thread_count(options, place, cores);
     device_ = make_cpu_device(threads);
     delays_ = parse_delays(options.testing.inject_delay);
+    if (timed_) {
+      delays_.latency += options.costs.costs.latency;
+      if (options.costs.costs.bandwidth > 0) delays_.bandwidth = options.costs.costs.bandwidth;
+    }
     resources_ = plural(place.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
-                 plural(cores, "core") + "; " + device_->describe();
+                 plural(cores, "core") + "; " +
+                 (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
+    if (timed_) return;
     if (threads > cores) {
       resources_ += "\nnote: " + plural(threads, "thread") + " per rank, but this rank may use only " +
                     plural(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";

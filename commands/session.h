@@ -24,6 +24,8 @@ class Session {
 
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
+  // Actions take the time that costs give them, and compute nothing.
+  bool is_timed() const { return timed_; }
   bool is_first() const { return world_->rank() == 0; }
   // "2 ranks on this host x 1 thread = 2 of 2 cores ..."
   const DelaySpec& delays() const { return delays_; }
@@ -40,6 +42,7 @@ class Session {
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Device> device_;
   DelaySpec delays_;
+  bool timed_ = false;
   std::string resources_;
   bool agreed_ = false;
 };

@@ -1,12 +1,10 @@
 #include "commands/training_run.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
-#include <thread>
 
+#include "commands/action_time.h"
 #include "data/byte_tokenizer.h"
 #include "model/range_file.h"
 #include "pipeline/draw_table.h"
@@ -37,8 +35,10 @@ TrainingRun::TrainingRun(Session& session, const Options& options) : session_(se
   log_->text(session_.resources());
   log_->text(model_line(model_, plan_.request.batch));
   for (const std::string& notice : notices_) log_->text("note: " + notice);
+  if (!choice_.schedule_reason.empty()) log_->text(choice_.schedule_reason);
+  log_->text(partition_table(choice_, costs_));
   log_->text(memory_table(plan_));
-  fill_parameters();
+  if (plan_.request.computes) fill_parameters();
   if (trains()) predict();
 }
 
@@ -46,14 +46,16 @@ TrainingRun::TrainingRun(Session& session, const Options& options) : session_(se
 void TrainingRun::open_inputs() {
   layout_ = make_layout(session_.world().size(), options_.batch.data_parallel);
   model_ = model_config(options_);
-  schedule_ = chosen_schedule(options_, layout_.pipeline);
-  notices_ = ::train_gpt::validate(schedule_).notices;
-  const BatchShape batch = batch_shape(options_, schedule_);
+  named_ = named_schedule(options_, layout_.pipeline);
+  if (named_) notices_ = ::train_gpt::validate(*named_).notices;
+  const BatchShape batch = batch_shape(options_, named_);
   if (batch.seq_len > model_.max_seq_len) {
     throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
                                 std::to_string(model_.max_seq_len) + " positions: lower it or raise --max-seq-len");
   }
-  if (trains()) {
+  if (session_.is_timed()) {
+    check_timed();
+  } else if (trains()) {
     train_data_.emplace(options_.data.train_data, "--train-data", batch.seq_len, model_.vocab);
     train_data_->require_rows(batch.step_rows());
     manifest_ = manifest_of_run(options_, model_, batch, train_data_->window_count());
@@ -112,12 +114,53 @@ void TrainingRun::fill_parameters() {
   log_->resumed(resumed_.manifest.step, resumed_.folder);
 }
 
+// The timed device computes nothing, so nothing can be said about its losses.
+void TrainingRun::check_timed() const {
+  const int stages = options_.costs.stages;
+  if (stages != 0 && stages != layout_.pipeline) {
+    throw std::invalid_argument("--stages " + std::to_string(stages) + ", but a pipeline here has " +
+                                std::to_string(layout_.pipeline) + " ranks: leave the option out");
+  }
+  const char* needs_parameters = !trains()                         ? "evaluate"
+                                 : !options_.data.val_data.empty() ? "--val-data"
+                                 : options_.run.sample_every > 0   ? "--sample-every"
+                                 : !options_.run.resume.empty()    ? "--resume"
+                                                                   : nullptr;
+  if (needs_parameters == nullptr) return;
+  throw std::invalid_argument(std::string(needs_parameters) +
+                              " has no meaning with --device timed, which computes nothing: leave out one");
+}
+
+// Of the units, before anything is planned: from --profile, --cost-* or a quick measurement; collective.
+CostModel TrainingRun::find_costs() {
+  const int p = layout_.pipeline;
+  const BatchShape batch = batch_shape(options_, named_);
+  const std::string& path = options_.pipeline.profile;
+  if (!path.empty()) {
+    CostModel costs;
+    session_.together([&] {
+      const Profile profile = load_profile(path);
+      check_profile(profile, path, profile_sizes(model_, batch.rows, batch.seq_len, session_.device().precision()));
+      costs = cost_model(profile, model_, p, "of " + path);
+    });
+    return costs;
+  }
+  if (session_.is_timed()) return given_cost_model(options_.costs.costs, model_, batch.seq_len, p);
+  if (p == 1) return estimated_cost_model(model_, batch.seq_len, p);  // nothing is to be chosen
+  const Profile profile =
+      measure_profile(session_.device(), session_.world(), p, model_, batch.rows, batch.seq_len, {});
+  return cost_model(profile, model_, p, "measured at start-up");
+}
+
 void TrainingRun::make_plan_and_trainer() {
+  costs_ = find_costs();
   session_.together([&] {
-    PlanRequest request = plan_request(options_, model_, schedule_, session_.device());
+    PlanRequest request = plan_request(options_, model_, named_, session_.device());
     request.training = trains();
-    request.partition = chosen_partition(options_, model_, schedule_);
-    plan_ = make_plan(request);
+    request.computes = !session_.is_timed();
+    choice_ = choose(choice_request(options_, request, named_, layout_.pipeline, costs_));
+    plan_ = choice_.plan;
+    schedule_ = plan_.request.schedule;
     check_memory_limit(plan_, options_.pipeline.memory_limit);
     const int rank = session_.world().rank();
     log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/!resumed_.folder.empty());
@@ -133,26 +176,31 @@ void TrainingRun::install_hooks() {
   watchdog_ = std::make_unique<Watchdog>(*state_, options_.run.output, session_.world().rank(), session_.world().size(),
                                          [this] { return trainer_->executor().doing(); });
   trainer_->set_hooks([this] { watchdog_->while_computing(); }, [this] { watchdog_->while_waiting(); });
-  const DelaySpec& delays = session_.delays();
-  const bool here = delays.rank < 0 || delays.rank == session_.world().rank();
-  if (!here || (delays.action <= 0 && delays.step <= 0)) return;
-  auto random = std::make_shared<std::mt19937_64>(delays.seed + static_cast<std::uint64_t>(session_.world().rank()));
-  trainer_->executor().set_extra_work([this, random, delays] {
-    const double ms = delays.step + std::uniform_real_distribution<>(0, delays.action)(*random);
-    const double end = monotonic_seconds() + ms / 1000;
-    while (monotonic_seconds() < end) {  // in slices, so that messages move on
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
+  ActionDelays delays(session_.delays(), session_.world().rank());
+  const bool timed = session_.is_timed();
+  if (!timed && !delays.any()) return;
+  std::vector<double> durations;
+  if (timed) durations = action_durations(schedule_, choice_.costs, groups_.rank());
+  trainer_->executor().set_extra_work([this, delays, durations](std::size_t position) mutable {
+    const double ms = delays.next() + (durations.empty() ? 0 : durations[position]);
+    spend(ms, [this] {
       groups_.progress();
       watchdog_->while_computing();
-    }
+    });
   });
 }
 
-// Measures the stages, simulates the schedule with what they cost, and says what to expect.
+// What the stages cost - measured in place, unless a profile or --cost-* say so - and what the schedule makes of it.
 void TrainingRun::predict() {
-  const StageCosts costs = trainer_->measure_stages();
-  predicted_ = simulate(schedule_, costs);
-  log_->plan(plan_, predicted_.bubble, predicted_.makespan);
+  stage_costs_ = choice_.costs;
+  if (plan_.request.computes && options_.pipeline.profile.empty()) {
+    const StageCosts measured = trainer_->measure_stages();
+    stage_costs_.forward = measured.forward;
+    stage_costs_.input = measured.input;
+    stage_costs_.weight = measured.weight;
+  }
+  predicted_ = simulate(schedule_, stage_costs_);
+  log_->plan(plan_, predicted_, choice_.uniform_makespan);
   char text[200];
   std::snprintf(text, sizeof text,
                 "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span %.1f%%)",
@@ -208,15 +256,17 @@ void TrainingRun::train() {
     if (run.sample_every > 0 && s > 0 && s % run.sample_every == 0) show_sample(s);
     step(s);
     const bool due = run.checkpoint_every > 0 && (s + 1) % run.checkpoint_every == 0;
-    if (due || s + 1 == run.steps) write_checkpoint(s + 1);
+    if (plan_.request.computes && (due || s + 1 == run.steps)) write_checkpoint(s + 1);
   }
   if (val_data_) validate_and_log(run.steps);
   if (run.sample_every > 0) show_sample(run.steps);
   show_last_step();
-  const std::string model_path = run.output + "/model.bin";
-  trainer_->save(model_path, Precision::fp32);
-  log_->text("model written to " + model_path);
-  log_->end(trainer_->parameter_hash(), last_loss_);
+  if (plan_.request.computes) {
+    const std::string model_path = run.output + "/model.bin";
+    trainer_->save(model_path, Precision::fp32);
+    log_->text("model written to " + model_path);
+  }
+  log_->end(plan_.request.computes ? trainer_->parameter_hash() : "", last_loss_);
   state_->finish();
 }
 
@@ -243,7 +293,7 @@ void TrainingRun::step(std::int64_t s) {
   report.step = s;
   report.steps = options_.run.steps;
   report.tokens = plan_.request.batch.step_tokens();
-  report.result = trainer_->step(s, training_batch(s));
+  report.result = trainer_->step(s, plan_.request.computes ? training_batch(s) : Batch{});
   state_->set_stepping(false);
   const auto pipeline =
       std::span<const RankTimes>(report.result.times).first(static_cast<std::size_t>(layout_.pipeline));

@@ -33,6 +33,8 @@ class TrainingRun {
   void open_inputs();
   // --resume: finds the checkpoint, and refuses what contradicts it.
   void choose_checkpoint();
+  void check_timed() const;
+  CostModel find_costs();
   void make_plan_and_trainer();
   // Parameters from --resume, --init, or random.
   void fill_parameters();
@@ -48,6 +50,9 @@ class TrainingRun {
   const Options& options_;
   Layout layout_;
   ModelConfig model_;
+  std::optional<Schedule> named_;  // none: --schedule auto
+  CostModel costs_;
+  Choice choice_;
   Schedule schedule_;
   std::vector<std::string> notices_;
   std::optional<TokenDataset> train_data_;
@@ -58,6 +63,7 @@ class TrainingRun {
   std::unique_ptr<StateFile> state_;
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<RunLog> log_;
+  StageCosts stage_costs_;
   Simulation predicted_;
   CheckpointManifest manifest_;  // of this run, for its checkpoints
   FoundCheckpoint resumed_;      // where it goes on; without a folder: nowhere

@@ -1,5 +1,6 @@
 #include "kernels/injected_delays.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
@@ -26,6 +27,10 @@ double number(const std::string& text, const std::string& part) {
   return value;
 }
 
+Clock::duration milliseconds(double ms) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
+}
+
 class DelayedCommunicator final : public Communicator {
  public:
   DelayedCommunicator(std::unique_ptr<Communicator> inner, const DelaySpec& spec)
@@ -43,10 +48,12 @@ class DelayedCommunicator final : public Communicator {
   void open_channels(std::span<const ChannelEnds> channels) override { inner_->open_channels(channels); }
 
   Ticket send(int channel, const void* data, std::int64_t bytes) override {
-    const double wait = std::uniform_real_distribution<>(0, spec_.message)(random_);
+    const double transfer = spec_.bandwidth > 0 ? static_cast<double>(bytes) / (spec_.bandwidth * 1e6) : 0;
+    Clock::time_point& channel_free = channel_free_[channel];
+    channel_free = std::max(channel_free, Clock::now()) + milliseconds(transfer);
+    const double wait = spec_.latency + std::uniform_real_distribution<>(0, spec_.message)(random_);
     const Ticket ticket = -(++sends_);  // negative: ours
-    waiting_[channel].push_back(
-        {Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(wait * 1000)), data, bytes, ticket});
+    waiting_[channel].push_back({channel_free + milliseconds(wait), data, bytes, ticket});
     release_due();
     return ticket;
   }
@@ -121,8 +128,9 @@ class DelayedCommunicator final : public Communicator {
   DelaySpec spec_;
   std::mt19937_64 random_;
   Ticket sends_ = 0;
-  std::map<int, std::deque<Held>> waiting_;  // by channel
-  std::map<Ticket, Ticket> released_;        // ours -> inner
+  std::map<int, std::deque<Held>> waiting_;        // by channel
+  std::map<int, Clock::time_point> channel_free_;  // by channel: when the message before has left
+  std::map<Ticket, Ticket> released_;              // ours -> inner
 };
 
 }  // namespace
@@ -141,20 +149,26 @@ DelaySpec parse_delays(const std::string& text) {
       spec.action = number(value, part);
     } else if (key == "step") {
       spec.step = number(value, part);
+    } else if (key == "latency") {
+      spec.latency = number(value, part);
+    } else if (key == "bandwidth") {
+      spec.bandwidth = number(value, part);
     } else if (key == "rank") {
       spec.rank = static_cast<int>(number(value, part));
     } else if (key == "seed") {
       spec.seed = static_cast<std::uint64_t>(number(value, part));
     } else {
-      throw std::invalid_argument("--inject-delay: '" + part +
-                                  "' is none of message=MS, action=MS, step=MS, rank=R, seed=N (comma-separated)");
+      throw std::invalid_argument(
+          "--inject-delay: '" + part +
+          "' is none of message=MS, action=MS, step=MS, latency=MS, bandwidth=GBS, rank=R, seed=N (comma-separated)");
     }
   }
   return spec;
 }
 
 std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec) {
-  if (spec.message <= 0 || (spec.rank >= 0 && spec.rank != inner->rank())) return inner;
+  const bool delays_messages = spec.message > 0 || spec.latency > 0 || spec.bandwidth > 0;
+  if (!delays_messages || (spec.rank >= 0 && spec.rank != inner->rank())) return inner;
   return std::make_unique<DelayedCommunicator>(std::move(inner), spec);
 }
 

@@ -14,12 +14,16 @@ namespace train_gpt {
 //   message=MS   every message leaves up to MS milliseconds late
 //   action=MS    every action starts up to MS milliseconds late
 //   step=MS      every action takes MS milliseconds longer (a slow rank)
+//   latency=MS   every message leaves MS milliseconds late (a slow link)
+//   bandwidth=X  messages of a channel follow each other at X GB/s (10^9 bytes)
 //   rank=R       only on this rank (default: all)
 //   seed=N       of the random numbers (default 1)
 struct DelaySpec {
   double message = 0;
   double action = 0;
   double step = 0;
+  double latency = 0;
+  double bandwidth = 0;  // 0: infinite
   int rank = -1;
   std::uint64_t seed = 1;
 };

@@ -111,7 +111,7 @@ class Candidates {
 
 // Simulated steps are paid for by the action.
 int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 20'000'000;
+  constexpr std::size_t kActions = 5'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
   return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
@@ -184,12 +184,20 @@ bool better(const Choice& a, const Choice& b) {
   return a.predicted.makespan < b.predicted.makespan;
 }
 
-}  // namespace
-
-Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule) {
-  if (request.head || request.costs.given || !request.base.training) {
-    return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed));
+// A W of its own is what lets a head put its work off.
+bool splits_backward(const Schedule& schedule) {
+  for (const std::vector<Action>& list : schedule.lists) {
+    for (const Action& action : list) {
+      if (action.op == Op::backward_weight) return true;
+    }
   }
+  return false;
+}
+
+// The cut and the form of the head for one schedule.
+Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule) {
+  const bool free = !request.head && !request.costs.given && request.base.training && splits_backward(schedule);
+  if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed));
   Choice streamed = choose_cut(request, schedule, HeadForm::streamed);
   Choice stored = choose_cut(request, schedule, HeadForm::stored);
   const bool worth_it = !streamed.fits
@@ -198,15 +206,43 @@ Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedul
   return worth_it ? stored : streamed;
 }
 
+bool same_placement(const Choice& a, const Choice& b) {
+  const Placement& left = a.plan.request.schedule.placement;
+  const Placement& right = b.plan.request.schedule.placement;
+  return left.kind == right.kind && left.chunks == right.chunks;
+}
+
+std::string named_reason(const Choice& best, std::size_t compared, bool searched) {
+  const Schedule& schedule = best.plan.request.schedule;
+  std::string text = "auto: " + schedule.name;
+  if (schedule.chunks > 1) text += " with " + std::to_string(schedule.chunks) + " stages per rank";
+  text += " has the shortest simulated step of " + std::to_string(compared) + " schedules that are legal here";
+  if (!best.fits) return text + "; none fits the memory limit, it comes closest";
+  return text + (searched ? ", and the search's own orders do not beat it" : "");
+}
+
+}  // namespace
+
 Choice choose(const ChoiceRequest& request) {
   if (request.schedule) return choose_for_schedule(request, *request.schedule);
-  std::optional<Choice> best;
-  for (FoundSchedule& found : search_candidates(request)) {
-    Choice choice = choose_for_schedule(request, found.schedule);
-    choice.schedule_reason = found.reason;
-    if (!best || better(choice, *best)) best = std::move(choice);
+  std::vector<Choice> named;
+  for (const Schedule& schedule : named_candidates(request)) named.push_back(choose_for_schedule(request, schedule));
+  std::stable_sort(named.begin(), named.end(), better);
+  Choice best = named.front();
+  best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
+  if (!request.search_beyond_names) return best;
+  std::vector<Choice> looked_at;  // the fastest of each placement, of the best two
+  for (const Choice& choice : named) {
+    const auto same = [&](const Choice& other) { return same_placement(choice, other); };
+    if (looked_at.size() == 2 || std::any_of(looked_at.begin(), looked_at.end(), same)) continue;
+    looked_at.push_back(choice);
+    const std::optional<FoundSchedule> found = search_like(request, choice);
+    if (!found) continue;
+    Choice own = choose_for_schedule(request, found->schedule);
+    own.schedule_reason = found->reason;
+    if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
   }
-  return std::move(*best);
+  return best;
 }
 
 CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, const std::string& source) {

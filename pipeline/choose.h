@@ -33,7 +33,8 @@ struct ChoiceRequest {
   int ranks = 1;     // p
   CostModel costs;
 
-  std::optional<Schedule> schedule;  // none: search
+  std::optional<Schedule> schedule;  // none: the best of those with a name, and of what a search finds
+  bool search_beyond_names = true;
   enum class Cut : std::uint8_t { measured, uniform, list };
   Cut cut = Cut::measured;
   Partition partition;  // of Cut::list

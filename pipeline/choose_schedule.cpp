@@ -76,59 +76,36 @@ Live live_of(const Schedule& schedule) {
   return most;
 }
 
-struct Placed {
-  Placement placement;
-  int loop_chunks = 0;  // 0: the V
-};
-
-// What auto may take in place of a schedule: loops and the V, as deep as the model allows.
-std::vector<Placed> placements(const ChoiceRequest& request) {
-  const int p = request.ranks;
-  const int m = request.base.batch.micro_batches;
-  std::vector<Placed> all;
-  for (const int v : {1, 2, 4}) {
-    if (v > 1 && (p == 1 || p * v > unit_count(request.base.model))) continue;
-    all.push_back({Placement::loop(p, v, m), v});
-  }
-  if (p > 1 && 2 * p <= unit_count(request.base.model)) all.push_back({Placement::v_shape(p, m), 0});
-  return all;
-}
-
 // The memory limit in live activations per rank, and the fraction that stays between I and W.
 struct LiveLimit {
   std::vector<double> limit;
   double weight_memory = 1;
 };
 
-LiveLimit live_limit(const ChoiceRequest& request, const Placement& placement, const Partition& partition,
-                     HeadForm head, bool recompute) {
-  PlanRequest base = request.base;
-  base.head = head;
-  const auto ranks = static_cast<std::size_t>(request.ranks);
-  const std::vector<UnitRange> ranges = unit_ranges(placement, partition);
-  std::vector<double> fixed(ranks, static_cast<double>(base.workspace_bytes));
+LiveLimit live_limit(std::int64_t memory_limit, const PlanRequest& plan) {
+  const auto ranks = static_cast<std::size_t>(plan.schedule.ranks);
+  const std::vector<UnitRange> ranges = unit_ranges(plan.schedule.placement, plan.partition);
+  std::vector<double> fixed(ranks, static_cast<double>(plan.workspace_bytes));
   std::vector<double> live(ranks, 0.0), kept(ranks, 0.0), scratch(ranks, 0.0);
-  const double tokens = 4.0 * static_cast<double>(base.batch.micro_batch_tokens() * base.batch.micro_batches);
+  const double tokens = 4.0 * static_cast<double>(plan.batch.micro_batch_tokens() * plan.batch.micro_batches);
   for (std::size_t s = 0; s < ranges.size(); ++s) {
-    const auto r = static_cast<std::size_t>(placement.stages[s].rank);
+    const auto r = static_cast<std::size_t>(plan.schedule.placement.stages[s].rank);
     for (int u = ranges[s].first; u < ranges[s].last; ++u) {
-      const UnitKind kind = unit_kind(base.model, u);
-      const StageBytes bytes = stage_bytes(unit_shape(base, u, recompute), base.precision);
-      fixed[r] += state_bytes(base, u);
+      const bool recompute = !plan.recompute.empty() && plan.recompute[static_cast<std::size_t>(u)];
+      const UnitKind kind = unit_kind(plan.model, u);
+      const StageBytes bytes = stage_bytes(unit_shape(plan, u, recompute), plan.precision);
+      fixed[r] += state_bytes(plan, u);
       if (kind == UnitKind::embedding) fixed[r] += tokens;
       if (kind == UnitKind::head) fixed[r] += 2 * tokens;
       live[r] += static_cast<double>(bytes.forward_to_input + bytes.forward_to_weight);
       kept[r] += static_cast<double>(bytes.forward_to_weight + bytes.input_to_weight);
-      scratch[r] = std::max(scratch[r], static_cast<double>(bytes.scratch + 2 * bytes.boundary));
-      if (s == 0 && u == 0) {
-        for (double& of_rank : fixed) of_rank += static_cast<double>(kMessageSlots * bytes.boundary);
-      }
+      scratch[r] = std::max(scratch[r], static_cast<double>(bytes.scratch + kMessageSlots * bytes.boundary));
     }
   }
   LiveLimit limit;
   limit.weight_memory = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
-    const double left = static_cast<double>(request.memory_limit) - fixed[r] - scratch[r];
+    const double left = static_cast<double>(memory_limit) - fixed[r] - scratch[r];
     limit.limit.push_back(live[r] > 0 ? left / live[r] : 1.0);
     if (live[r] > 0) limit.weight_memory = std::max(limit.weight_memory, std::min(1.0, kept[r] / live[r]));
   }
@@ -147,40 +124,44 @@ Costs to_costs(const StageCosts& stages, const ChoiceRequest& request) {
   return costs;
 }
 
-SearchRequest search_request(const ChoiceRequest& request) {
-  SearchRequest search;
-  search.ranks = request.ranks;
-  search.micro_batches = request.base.batch.micro_batches;
-  search.bidirectional = false;
-  search.max_virtual_stages = unit_count(request.base.model);
-  return search;
+}  // namespace
+
+std::vector<Schedule> named_candidates(const ChoiceRequest& request) {
+  if (request.cut == ChoiceRequest::Cut::list || request.recompute == ChoiceRequest::Recompute::list) {
+    throw std::invalid_argument(
+        "--schedule auto chooses how many virtual stages there are: lists per stage (--partition, --recompute) need a "
+        "schedule that is named");
+  }
+  std::vector<Schedule> schedules;
+  for (const std::string& name : schedule_names()) {
+    std::vector<int> chunks = {0};
+    if (takes_chunks(name)) chunks = {2, 4};
+    for (const int v : chunks) {
+      const ScheduleRequest wanted{
+          .name = name, .ranks = request.ranks, .micro_batches = request.base.batch.micro_batches, .chunks = v};
+      if (violation(wanted)) continue;
+      Schedule schedule = make_schedule(wanted);
+      const bool one_copy = schedule.placement.kind != Placement::Kind::bidirectional;
+      if (one_copy && schedule.placement.depth() <= unit_count(request.base.model)) {
+        schedules.push_back(std::move(schedule));
+      }
+    }
+  }
+  return schedules;
 }
 
-// Nothing if no schedule runs within the limit.
-std::optional<FoundSchedule> search_in(const ChoiceRequest& request, const Placed& placed, HeadForm head,
-                                       bool recompute) {
-  SearchRequest search = search_request(request);
-  search.loop_chunks = placed.loop_chunks > 0 ? std::vector<int>{placed.loop_chunks} : std::vector<int>{};
-  search.v_shape = placed.loop_chunks == 0;
-  CutProblem problem;
-  problem.placement = placed.placement;
-  problem.slowness = request.costs.slowness;
-  const UnitCosts& units = request.costs.units(head);
-  for (std::size_t u = 0; u < units.forward.size(); ++u) problem.unit_ms.push_back(units.total(u));
-  const Partition uniform = uniform_partition(request.base.model, placed.placement.depth());
-  const std::optional<Cut> cut =
-      request.cut == ChoiceRequest::Cut::measured ? fastest_cut(problem) : std::optional<Cut>(Cut{uniform});
-  const Partition partition = cut ? cut->partition : uniform;
-  std::vector<bool> recomputed;
-  if (recompute) recomputed.assign(problem.unit_ms.size(), true);
-  if (request.costs.given) {
-    search.costs = *request.costs.given;
-  } else {
-    search.costs =
-        to_costs(stage_costs(units, placed.placement, partition, request.costs.slowness, recomputed), request);
-  }
+std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice) {
+  const PlanRequest& plan = choice.plan.request;
+  const Placement& placement = plan.schedule.placement;
+  SearchRequest search;
+  search.ranks = request.ranks;
+  search.micro_batches = plan.batch.micro_batches;
+  search.max_virtual_stages = unit_count(plan.model);
+  search.v_shape = placement.kind == Placement::Kind::v_shape;
+  search.loop_chunks = search.v_shape ? std::vector<int>{} : std::vector<int>{placement.chunks};
+  search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request);
   if (request.memory_limit > 0) {
-    const LiveLimit limit = live_limit(request, placed.placement, partition, head, recompute);
+    const LiveLimit limit = live_limit(request.memory_limit, plan);
     if (*std::min_element(limit.limit.begin(), limit.limit.end()) < 1) return std::nullopt;
     search.memory_limit = limit.limit;
     search.weight_memory = limit.weight_memory;
@@ -188,44 +169,9 @@ std::optional<FoundSchedule> search_in(const ChoiceRequest& request, const Place
   try {
     SearchResult result = search_schedule(search);
     return FoundSchedule{std::move(result.schedule), result.name + ": " + result.reason};
-  } catch (const std::invalid_argument&) {  // costs of another number of stages, or nothing fits
+  } catch (const std::invalid_argument&) {  // nothing fits, or the costs are those of another placement
     return std::nullopt;
   }
-}
-
-}  // namespace
-
-std::vector<FoundSchedule> search_candidates(const ChoiceRequest& request) {
-  if (request.cut == ChoiceRequest::Cut::list || request.recompute == ChoiceRequest::Recompute::list) {
-    throw std::invalid_argument(
-        "--schedule auto chooses how many virtual stages there are: lists per stage (--partition, --recompute) need a "
-        "schedule that is named");
-  }
-  std::vector<HeadForm> heads = {HeadForm::streamed};
-  if (request.head)
-    heads = {*request.head};
-  else if (!request.costs.given && request.base.training)
-    heads.push_back(HeadForm::stored);
-  std::vector<FoundSchedule> found;
-  const auto search = [&](const Placed& placed, HeadForm head, bool recompute) {
-    std::optional<FoundSchedule> one = search_in(request, placed, head, recompute);
-    if (!one) return;
-    const auto same = [&](const FoundSchedule& other) { return other.schedule.lists == one->schedule.lists; };
-    if (std::none_of(found.begin(), found.end(), same)) found.push_back(std::move(*one));
-  };
-  for (const Placed& placed : placements(request)) {
-    for (const HeadForm head : heads) {
-      search(placed, head, false);
-      const bool may_recompute = request.recompute == ChoiceRequest::Recompute::automatic && request.memory_limit > 0;
-      if (may_recompute) search(placed, head, true);
-    }
-  }
-  if (found.empty()) {
-    Schedule leanest =
-        make_schedule({.name = "1f1b", .ranks = request.ranks, .micro_batches = request.base.batch.micro_batches});
-    found.push_back({std::move(leanest), "auto: 1f1b: nothing else fits the memory limit"});
-  }
-  return found;
 }
 
 UnitMemory unit_memory(const PlanRequest& request) {

@@ -1,6 +1,7 @@
 // The parts of choosing a plan that look for schedules and weigh memory by unit.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,13 +9,16 @@
 
 namespace train_gpt {
 
-// --schedule auto: for every placement that is allowed (one to four stages per rank in a loop, or a V; never two
-// parameter copies, never more stages than units) what the search finds with the costs of the fastest cut.
+// --schedule auto: every named schedule that is legal, with one to four stages per rank, never two parameter copies nor
+// more stages than units. Throws std::invalid_argument where lists per stage are given.
+std::vector<Schedule> named_candidates(const ChoiceRequest& request);
+
+// What the search (pipeline/search.h) finds for the placement, costs and memory of a choice. Nothing if no order fits.
 struct FoundSchedule {
   Schedule schedule;
   std::string reason;
 };
-std::vector<FoundSchedule> search_candidates(const ChoiceRequest& request);
+std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice);
 
 // What a unit adds to a rank that holds it: parameters, gradients and moments, and its activations for every
 // micro-batch that is live at once.
@@ -25,8 +29,5 @@ UnitMemory unit_memory(const PlanRequest& request);  // schedule, head and batch
 
 // Sum over the units of every rank under the request's partition.
 std::vector<double> counted_bytes(const PlanRequest& request, const UnitMemory& memory);
-
-// Choice for one schedule (pipeline/choose.cpp).
-Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule);
 
 }  // namespace train_gpt

@@ -78,8 +78,8 @@ void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan
     marks.wait_begin = device_.mark();
     wait_for(plans[i]);
     marks.begin = device_.mark();
-    if (extra_work_) extra_work_();
-    work(list[i], plans[i]);
+    if (extra_work_) extra_work_(i);
+    if (plan_.request.computes) work(list[i], plans[i]);
     marks.end = device_.mark();
     send(plans[i]);
     marks_.push_back(marks);

@@ -43,8 +43,9 @@ class Executor {
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
   void run_alone(const Action& action, float dloss);
 
-  // Called within the working time of every action, before it starts; for delays that tests inject.
-  void set_extra_work(std::function<void()> work) { extra_work_ = std::move(work); }
+  // Called within the working time of every action, before it starts, with its position in the list: for delays that
+  // tests inject, and for the timed device, whose actions take nothing but this time.
+  void set_extra_work(std::function<void(std::size_t)> work) { extra_work_ = std::move(work); }
 
   // Marks of the last train_step or validate, parallel to the list that ran.
   const std::vector<ActionMarks>& marks() const { return marks_; }
@@ -83,7 +84,7 @@ class Executor {
   Mode mode_ = Mode::training;
   float dloss_ = 0;
   std::int64_t position_ = 0;  // of generation
-  std::function<void()> extra_work_;
+  std::function<void(std::size_t)> extra_work_;
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
   int waiting_ring_ = -1;

@@ -12,7 +12,7 @@ namespace train_gpt {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kNodes = 400'000;  // half a second
+constexpr std::int64_t kNodes = 100'000;  // a tenth of a second
 constexpr double kRounding = 1e-9;        // of sums of the same numbers in another order
 
 struct Owner {

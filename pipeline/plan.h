@@ -38,6 +38,7 @@ struct PlanRequest {
   std::int64_t workspace_bytes = 0;  // Device::workspace_bytes for these sizes
   Costs costs;                       // for the lengths of the message queues
   bool training = true;              // false: validation and generation alone, without gradients and optimizer state
+  bool computes = true;              // false: the timed device, which needs message buffers and nothing else
   bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
 };
 

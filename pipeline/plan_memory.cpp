@@ -49,6 +49,10 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     if (bytes > 0) plan.memory.push_back({name, aligned(bytes)});
   };
   constexpr std::int64_t kFloat = sizeof(float);
+  if (!request.computes) {
+    line(memory::messages, ring_bytes(plan));
+    return;
+  }
   line(memory::parameters, plan.layout.elements * kFloat);
   if (request.precision == Precision::bf16) {
     line(memory::low_parameters, plan.layout.elements * element_size(request.precision));

@@ -33,7 +33,7 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   norms_ = find(memory::norms);
   int next_line = 0;
   for (const Pool& pool : plan_.pools) {  // pools and their lines come in the same order; an empty pool has none
-    if (pool.slots == 0) {
+    if (pool.slots == 0 || !plan.request.computes) {
       pool_lines_.push_back(-1);
       continue;
     }

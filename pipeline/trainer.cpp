@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "pipeline/sampling.h"
@@ -23,7 +24,7 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
       optimizer_(optimizer),
       memory_(device, plan, groups.rank()),
       executor_(device, *groups.pipeline, plan, memory_),
-      lowered_(lower(plan, groups.rank())) {
+      lowered_(plan.request.computes ? lower(plan, groups.rank()) : std::vector<LoweredAction>()) {
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
@@ -84,8 +85,12 @@ double Trainer::mean_loss(std::span<const double> losses) const {
 StepResult Trainer::step(std::int64_t step, const Batch& batch) {
   const BatchShape& shape = plan_.request.batch;
   const double begin = steady_ms();
-  load_tokens(batch);
-  device_.zero(memory_.gradients(), memory_.plan().layout.gradient_elements * static_cast<std::int64_t>(sizeof(float)));
+  const bool computes = plan_.request.computes;
+  if (computes) {
+    load_tokens(batch);
+    device_.zero(memory_.gradients(),
+                 memory_.plan().layout.gradient_elements * static_cast<std::int64_t>(sizeof(float)));
+  }
   issued_ = 0;
   const auto dloss = static_cast<float>(1.0 / static_cast<double>(shape.step_tokens()));
   executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });
@@ -94,32 +99,33 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch) {
   // One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms.
   const auto losses_end = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
   const std::size_t times_end = losses_end + static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
-  report_.assign(times_end + static_cast<std::size_t>(atom_count(plan_.request.model)), 0.0);
+  report_.assign(times_end + (computes ? static_cast<std::size_t>(atom_count(plan_.request.model)) : 0), 0.0);
   const std::span<double> report(report_);
-  micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
+  if (computes) micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
   last_marks_ = executor_.marks();
   RankTimes times = rank_times(device_, last_marks_);
   const double flushed = times.last_end;
   times.post_flush = post_flush_;
   times.write(report.subspan(losses_end + static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
-  if (groups_.owns_parameters()) {
+  if (computes && groups_.owns_parameters()) {
     gradient_squared_sums(device_, report.subspan(times_end), memory_.atom_sums(), plan_.request.model,
                           memory_.plan().layout, memory_.gradients());
   }
   groups_.world->merge_host(report);
 
   StepResult result;
-  result.loss = mean_loss(report.first(losses_end));
-  result.grad_norm = gradient_norm(report.subspan(times_end));
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  result.loss = computes ? mean_loss(report.first(losses_end)) : kNone;
+  result.grad_norm = computes ? gradient_norm(report.subspan(times_end)) : kNone;
   for (std::size_t at = losses_end; at < times_end; at += RankTimes::kNumbers) {
     result.times.push_back(RankTimes::read(report.subspan(at, RankTimes::kNumbers)));
   }
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+  if (computes && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))) {
     throw std::runtime_error("step " + std::to_string(step) + ": the " +
                              (std::isfinite(result.loss) ? "gradient norm" : "loss") +
                              " is not finite. Lower --learning-rate, or start from an earlier checkpoint");
   }
-  result.learning_rate = update(step, result.grad_norm);
+  result.learning_rate = computes ? update(step, result.grad_norm) : learning_rate(optimizer_.learning_rate, step);
   const Device::Mark updated = device_.mark();
   post_flush_ = device_.time_ms(updated) - flushed;
   result.ms = steady_ms() - begin;
@@ -243,6 +249,7 @@ void Trainer::finish_reduction() {
 
 StageCosts Trainer::measure_stages() {
   constexpr int kRuns = 3;
+  constexpr double kLongRun = 300;  // ms: the first run after the one that warms up has to do
   const std::size_t stages = plan_.request.schedule.placement.stages.size();
   std::vector<double> costs(3 * stages, 0.0);
   const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
@@ -263,10 +270,12 @@ StageCosts Trainer::measure_stages() {
         const std::size_t kind = op == Op::forward ? 0 : op == Op::backward_input ? 1 : 2;
         if (run > 0) samples[kind].push_back(device_.time_ms(end) - device_.time_ms(begin));
       }
+      if (run > 0 && samples[0].back() + samples[1].back() + samples[2].back() > kLongRun) break;
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
-      std::nth_element(samples[kind].begin(), samples[kind].begin() + kRuns / 2, samples[kind].end());
-      if (groups_.replica() == 0) costs[3 * static_cast<std::size_t>(stage.stage) + kind] = samples[kind][kRuns / 2];
+      const auto middle = samples[kind].begin() + static_cast<std::ptrdiff_t>(samples[kind].size() / 2);
+      std::nth_element(samples[kind].begin(), middle, samples[kind].end());
+      if (groups_.replica() == 0) costs[3 * static_cast<std::size_t>(stage.stage) + kind] = *middle;
     }
   }
   memory_.zero_gradients();

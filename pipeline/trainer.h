@@ -35,8 +35,8 @@ struct OptimizerSettings {
 };
 
 struct StepResult {
-  double loss = 0;       // mean over all valid targets of the step, the same on all ranks
-  double grad_norm = 0;  // before clipping
+  double loss = 0;       // mean over all valid targets of the step, the same on all ranks; timed device: not a number
+  double grad_norm = 0;  // before clipping; timed device: not a number
   double learning_rate = 0;
   double ms = 0;                 // from the step's start to the end of its update, on this rank
   std::vector<RankTimes> times;  // of every rank of the job

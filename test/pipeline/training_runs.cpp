@@ -66,7 +66,7 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, co
   }
   auto random = std::mt19937_64(static_cast<std::uint64_t>(world.rank()) + 1);
   if (delays.action > 0) {
-    trainer.executor().set_extra_work([&] {
+    trainer.executor().set_extra_work([&](std::size_t) {
       const double ms = std::uniform_real_distribution<>(0, delays.action)(random);
       std::this_thread::sleep_for(std::chrono::microseconds(static_cast<std::int64_t>(1000 * ms)));
     });

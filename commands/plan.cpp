@@ -1,0 +1,138 @@
+#include "commands/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <stdexcept>
+
+#include "commands/run_log.h"
+#include "commands/run_setup.h"
+#include "pipeline/plan_memory.h"
+#include "pipeline/schedule_csv.h"
+#include "pipeline/validate.h"
+
+namespace train_gpt {
+namespace {
+
+// p: --stages, else the schedule file's, else the number of ranks that a profile was measured on.
+int pipeline_ranks(const Options& options, const std::optional<Profile>& profile) {
+  if (options.costs.stages > 0) return options.costs.stages;
+  if (!options.pipeline.schedule_file.empty()) return read_schedule_csv(options.pipeline.schedule_file).ranks;
+  if (profile) return static_cast<int>(profile->ranks.size());
+  throw std::invalid_argument("plan needs --stages p, the number of ranks of one pipeline (or --profile FILE)");
+}
+
+Precision plan_precision(const Options& options) {
+  const bool cuda = options.device.device == DeviceKind::cuda;
+  return options.device.precision.value_or(cuda ? Precision::bf16 : Precision::fp32);
+}
+
+CostModel plan_costs(const Options& options, const std::optional<Profile>& profile, const ModelConfig& model,
+                     const BatchShape& batch, int p) {
+  if (profile) {
+    const std::string& path = options.pipeline.profile;
+    check_profile(*profile, path, profile_sizes(model, batch.rows, batch.seq_len, profile->sizes.precision));
+    return cost_model(*profile, model, p, "of " + path);
+  }
+  if (options.costs.given) return given_cost_model(options.costs.costs, model, batch.seq_len, p);
+  return estimated_cost_model(model, batch.seq_len, p);
+}
+
+PlanRequest base_request(const Options& options, const ModelConfig& model, const std::optional<Profile>& profile,
+                         const std::optional<Schedule>& schedule) {
+  PlanRequest base;
+  base.model = model;
+  base.batch = batch_shape(options, schedule);
+  base.precision = profile ? profile->sizes.precision : plan_precision(options);
+  base.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
+  // What the cpu device needs; the other devices' workspace is not larger by much.
+  const int threads = std::max(1, options.run.threads);
+  base.workspace_bytes = make_cpu_device(threads)->workspace_bytes(base.batch.rows, base.batch.seq_len, model.hidden,
+                                                                   model.heads, model.padded_vocab());
+  return base;
+}
+
+// The same rows per step as fewer, larger micro-batches, or more and smaller ones.
+struct Split {
+  std::int64_t rows = 1;
+  int micro_batches = 1;
+};
+std::vector<Split> splits(const BatchShape& batch) {
+  std::vector<Split> all;
+  const std::int64_t rows = batch.rows * batch.micro_batches;
+  for (const std::int64_t factor : {-4, -2, 1, 2, 4}) {
+    const std::int64_t b = factor > 0 ? batch.rows * factor : batch.rows / -factor;
+    if (b < 1 || rows % b != 0 || (factor < 0 && batch.rows % -factor != 0)) continue;
+    all.push_back({b, static_cast<int>(rows / b)});
+  }
+  return all;
+}
+
+void scale(UnitCosts& costs, double factor) {
+  for (std::vector<double>* pass : {&costs.forward, &costs.input, &costs.weight}) {
+    for (double& ms : *pass) ms *= factor;
+  }
+}
+
+// --schedule auto also compares micro-batch sizes, with costs in proportion to the rows.
+std::string split_table(const ChoiceRequest& request) {
+  std::string table = "the same rows per step in other micro-batches (costs in proportion to rows):\n";
+  for (const Split& split : splits(request.base.batch)) {
+    ChoiceRequest other = request;
+    other.search_beyond_names = false;
+    other.base.batch.rows = split.rows;
+    other.base.batch.micro_batches = split.micro_batches;
+    const double factor = static_cast<double>(split.rows) / static_cast<double>(request.base.batch.rows);
+    scale(other.costs.streamed, factor);
+    scale(other.costs.stored, factor);
+    std::array<char, 200> text{};
+    const Choice choice = choose(other);
+    std::int64_t most = 0;
+    for (const RankPlan& rank : choice.plan.ranks) most = std::max(most, rank.total_bytes());
+    std::snprintf(text.data(), text.size(), "  b %4lld  m %4d  %10.1f ms  bubble %5.1f%%  %10s%s\n",
+                  static_cast<long long>(split.rows), split.micro_batches, choice.predicted.makespan,
+                  100 * choice.predicted.bubble, format_bytes(most).c_str(), choice.fits ? "" : "  does not fit");
+    table += text.data();
+  }
+  return table;
+}
+
+std::string prediction_line(const Choice& choice) {
+  const PlanRequest& request = choice.plan.request;
+  const Simulation& predicted = choice.predicted;
+  const double tokens_per_s = static_cast<double>(request.batch.step_tokens()) / predicted.makespan * 1000;
+  std::array<char, 300> text{};
+  std::snprintf(
+      text.data(), text.size(),
+      "schedule %s, p = %d, v = %d, m = %d: step %.1f ms, bubble %.2f%% (makespan) %.2f%% (span), %.0f tokens/s\n",
+      request.schedule.name.c_str(), request.schedule.ranks, request.schedule.chunks, request.schedule.micro_batches,
+      predicted.makespan, 100 * predicted.bubble, 100 * predicted.bubble_span, tokens_per_s);
+  return text.data();
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  std::optional<Profile> profile;
+  if (!options.pipeline.profile.empty()) profile = load_profile(options.pipeline.profile);
+  const ModelConfig model = model_config(options);
+  const int p = pipeline_ranks(options, profile);
+  const std::optional<Schedule> schedule = named_schedule(options, p);
+  if (schedule) {
+    for (const std::string& notice : validate(*schedule).notices) std::printf("note: %s\n", notice.c_str());
+  }
+  const PlanRequest base = base_request(options, model, profile, schedule);
+  const CostModel costs = plan_costs(options, profile, model, base.batch, p);
+  const ChoiceRequest request = choice_request(options, base, schedule, p, costs);
+  const Choice choice = choose(request);
+  check_memory_limit(choice.plan, options.pipeline.memory_limit);
+  std::printf("model: %lld parameters\n", static_cast<long long>(parameter_count(model)));
+  if (!choice.schedule_reason.empty()) std::printf("%s\n", choice.schedule_reason.c_str());
+  std::printf("%s\n%s%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
+              prediction_line(choice).c_str());
+  if (!schedule && !costs.given) std::printf("%s", split_table(request).c_str());
+  std::printf("%s\n", plan_event(choice.plan, choice.predicted, choice.uniform_makespan).c_str());
+  return 0;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,37 @@
+#include "commands/profile.h"
+
+#include <cstdio>
+
+#include "commands/run_setup.h"
+#include "commands/session.h"
+#include "pipeline/profile.h"
+
+namespace train_gpt {
+
+int run_profile(const Options& options) {
+  return with_session(options, [&](Session& session) {
+    ModelConfig model;
+    session.together([&] {
+      model = model_config(options);
+      if (options.batch.seq_len > model.max_seq_len) {
+        throw std::invalid_argument("--seq-len " + std::to_string(options.batch.seq_len) +
+                                    " is longer than the model's " + std::to_string(model.max_seq_len) +
+                                    " positions: lower it or raise --max-seq-len");
+      }
+    });
+    const Profile profile =
+        measure_profile(session.device(), session.world(), session.world().size(), model,
+                        options.batch.micro_batch_size, options.batch.seq_len, ProfileEffort::thorough());
+    session.together([&] {
+      if (!session.is_first()) return;
+      std::printf("%s\n%s", session.resources().c_str(), profile_table(profile).c_str());
+      if (options.pipeline.profile.empty()) return;
+      save_profile(profile, options.pipeline.profile);
+      std::printf("written to %s: give it to train and plan as --profile %s\n", options.pipeline.profile.c_str(),
+                  options.pipeline.profile.c_str());
+    });
+    return 0;
+  });
+}
+
+}  // namespace train_gpt
