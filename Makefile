@@ -24,6 +24,13 @@ $(BUILD)/config.mk: scripts/find_libraries.sh
 	@mkdir -p $(BUILD)
 	@INSTALL='$(INSTALL)' CUDA='$(CUDA)' MPI_HOME='$(MPI_HOME)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_libraries.sh $@
 
+ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS)),)
+-include $(BUILD)/cuda.mk
+endif
+$(BUILD)/cuda.mk: scripts/find_cuda.sh
+	@mkdir -p $(BUILD)
+	@CUDA='$(CUDA)' CUDA_HOME='$(CUDA_HOME)' CUDA_ARCHS='$(CUDA_ARCHS)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_cuda.sh $@
+
 comma := ,
 # Kernels get -O3; the rest spends no time worth mentioning and compiles in half the time with -O1.
 SANITIZER_FLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
@@ -53,12 +60,34 @@ $(BUILD)/train_gpt.o: train_gpt.cu $(BUILD)/config.mk
 	@echo "  c++  $<"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise,$<) -MMD -MP -x c++ -c $< -o $@
 
+# ---- the cuda device: kernels by nvcc, the rest of kernels/cuda by the host's compiler ------------------------------------
+# Where there is no GPU to run them, tests and demo compile the kernels for one architecture only: half the time.
+CUDA_ARCHS ?= $(if $(filter test demo,$(MAKECMDGOALS)),$(lastword $(CUDA_DEFAULT_ARCHS)),$(CUDA_DEFAULT_ARCHS))
+CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),[sm_$(a)$(comma)compute_$(a)],sm_$(a)))
+# --fmad=false: as -ffp-contract=off above.
+NVCCFLAGS_ALL = -std=c++20 -O3 -ccbin $(CXX) $(CUDA_GENCODE) --fmad=false --Werror all-warnings -Xptxas -v -I. $(CUDA_CFLAGS) $(NVCCFLAGS)
+NVCC_BUILD = $(BUILD)/nvcc-$(subst $() ,-,$(strip $(CUDA_ARCHS)))
+ifneq ($(CUDA_NVCC),)
+NVCC_OBJECTS = $(patsubst %.cu,$(NVCC_BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
+CUDA_OBJECTS = $(NVCC_OBJECTS) $(call objects,kernels/cuda)
+$(BUILD)/kernels/cuda/%.o: CXXFLAGS_ALL += $(CUDA_CFLAGS)
+$(BUILD)/commands/session.o: CXXFLAGS_ALL += -DTRAIN_GPT_CUDA
+$(BUILD)/commands/session.o: $(BUILD)/cuda.mk
+
+# Registers that spill to memory are an error: the kernels are sized so that none do.
+$(NVCC_OBJECTS): $(NVCC_BUILD)/%.o: %.cu $(BUILD)/cuda.mk
+	@mkdir -p $(@D)
+	@echo "  nvcc $(CUDA_ARCHS)  $<"
+	@$(CUDA_NVCC) $(NVCCFLAGS_ALL) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
+	@if grep -B 2 -E '[1-9][0-9]* bytes spill' $(@:.o=.ptxas); then echo "error: registers spill to memory" >&2; rm -f $@; exit 1; fi
+endif
+
 $(LIBRARY): $(LIBRARY_OBJECTS)
 	@rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(LIBRARY)
+$(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(CUDA_OBJECTS) $(LIBRARY)
 	@echo "  link $@"
-	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
+	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(CUDA_LIBS) $(LDLIBS_ALL)
 
 train_gpt: $(BUILD)/train_gpt
 	@ln -sf $(BUILD)/train_gpt train_gpt

@@ -36,22 +36,42 @@ int thread_count(const Options& options, const HostPlace& place, int cores) {
 
 std::string plural(int n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
 
+// The GPU is chosen by the rank's number on its host. Ranks exchange tensors through MPI and host memory: until they
+// can do so between GPUs, the cuda device trains with one rank.
+std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlace& place, int ranks, int threads) {
+#if defined(TRAIN_GPT_CUDA)
+  const bool wanted = options.device == DeviceKind::cuda;
+  if (wanted || (options.device == DeviceKind::automatic && ranks == 1 && count_gpus().count > 0)) {
+    if (ranks > 1) {
+      throw std::invalid_argument("--device cuda with " + std::to_string(ranks) +
+                                  " ranks: this build has no communicator between GPUs; use one rank, or --device cpu");
+    }
+    return make_cuda_device(options.precision.value_or(Precision::bf16), place.index);
+  }
+#else
+  static_cast<void>(place);
+  static_cast<void>(ranks);
+  if (options.device == DeviceKind::cuda) {
+    throw std::invalid_argument(
+        "--device cuda: this program was built without CUDA (make says what it looked for); use --device cpu");
+  }
+#endif
+  if (options.precision == Precision::bf16) {
+    throw std::invalid_argument("--precision bf16: the cpu device computes in fp32; leave the option out");
+  }
+  return make_cpu_device(threads);
+}
+
 }  // namespace
 
 Session::Session(const Options& options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
   const HostPlace place = host_place();
   together([&] {
-    if (options.device.device == DeviceKind::cuda) {
-      throw std::invalid_argument("--device cuda is not part of this build; use --device cpu");
-    }
-    if (options.device.precision == Precision::bf16) {
-      throw std::invalid_argument("--precision bf16: the cpu device computes in fp32; leave the option out");
-    }
     timed_ = options.device.device == DeviceKind::timed;
     const int cores = allowed_cores();
     const int threads = timed_ ? 1 : thread_count(options, place, cores);
-    device_ = make_cpu_device(threads);
+    device_ = make_device(options.device, place, world_->size(), threads);
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
       delays_.latency += options.costs.costs.latency;

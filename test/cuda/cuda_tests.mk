@@ -4,7 +4,7 @@
 #   make test-cuda     plain build, small sizes: seconds; part of make test
 #   make check-cuda    all sizes, sanitizers, race detector, and every barrier and wait left out once; part of make check
 
-CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
+CUDA_SOURCES := $(wildcard kernels/cuda/*.cu) $(wildcard kernels/cuda/*.cpp)
 CUDA_TEST_SOURCES := $(CUDA_SOURCES) $(wildcard test/cuda/*_test.cpp) test/kernels/reference.cpp
 CUDA_TEST_BUILDS := plain asan race
 # The cpu device, as the product has it.

@@ -296,7 +296,9 @@ GpuCount count_gpus() {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     (void)cudaGetLastError();
-    result.reason = cudaGetErrorString(error);
+    result.reason = error == cudaErrorInsufficientDriver
+                        ? "this machine has no NVIDIA driver, or one that is too old for the CUDA of this build"
+                        : cudaGetErrorString(error);
   } else if (count == 0) {
     result.reason = "no GPU is visible (CUDA_VISIBLE_DEVICES?)";
   }

@@ -1,7 +1,9 @@
 // Causal attention: chooses the kernels by type and head size.
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
+#include "kernels/cuda/attention_flash.h"
 #include "kernels/cuda/attention_plain.h"
 #include "kernels/cuda/operations.h"
 
@@ -24,6 +26,9 @@ template <typename Float>
 void attention_forward(Float* out, float* lse, const Float* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                        std::int64_t NH, cudaStream_t stream) {
   require_supported(C, NH);
+  if constexpr (std::is_same_v<Float, bf16>) {
+    if (has_flash_attention(C / NH)) return attention_forward_flash(out, lse, qkv, B, T, C, NH, stream);
+  }
   attention_forward_plain(out, lse, qkv, B, T, C, NH, stream);
 }
 
@@ -33,6 +38,10 @@ void attention_backward(Float* dqkv, const Float* dout, const Float* qkv, const 
                         cudaStream_t stream) {
   require_supported(C, NH);
   attention_delta(scratch, dout, out, B, T, C, NH, stream);
+  if constexpr (std::is_same_v<Float, bf16>) {
+    if (has_flash_attention(C / NH))
+      return attention_backward_flash(dqkv, dout, qkv, lse, scratch, B, T, C, NH, stream);
+  }
   attention_backward_plain(dqkv, dout, qkv, lse, scratch, B, T, C, NH, stream);
 }
 
