@@ -138,6 +138,37 @@ void RunLog::validation(std::int64_t step, double loss) {
   text(format("validation before the update of step %lld: loss %.6f", static_cast<long long>(step), loss));
 }
 
+void RunLog::measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share) {
+  const auto parts = [](const IdleParts& it) {
+    return Json{{"schedule_ms", it.schedule},
+                {"imbalance_ms", it.imbalance},
+                {"jitter_ms", it.jitter},
+                {"communication_ms", it.communication}};
+  };
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < analysis.ranks.size(); ++r) {
+    const RankAnalysis& it = analysis.ranks[r];
+    Json rank = {{"rank", r}, {"busy_ms", it.busy}, {"waiting_ms", it.waiting}, {"idle_ms", it.idle}};
+    rank.update(parts(it.parts));
+    rank.update(Json{{"reduction_ms", it.reduction}, {"update_ms", it.update}, {"post_flush_ms", it.post_flush}});
+    ranks.push_back(std::move(rank));
+  }
+  Json json = {{"event", "measurement"},
+               {"step", analysis.step},
+               {"steps_kept", steps_kept},
+               {"makespan_ms", analysis.measured.makespan},
+               {"makespan_ms_predicted", analysis.predicted.makespan},
+               {"bubble", analysis.measured.bubble},
+               {"bubble_predicted", analysis.predicted.bubble},
+               {"bubble_span", analysis.measured.bubble_span},
+               {"bubble_span_predicted", analysis.predicted.bubble_span},
+               {"idle_ms", analysis.idle.all.sum()}};
+  json.update(parts(analysis.idle.all));
+  json["measuring_share"] = measuring_share;
+  json["ranks"] = std::move(ranks);
+  event(json.dump());
+}
+
 void RunLog::end(const std::string& parameter_hash, double final_loss) {
   Json json = {{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}};
   if (parameter_hash.empty()) json["parameter_hash"] = nullptr;

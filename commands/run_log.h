@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "pipeline/step_analysis.h"
 #include "pipeline/trainer.h"
 
 namespace train_gpt {
@@ -33,8 +34,11 @@ class RunLog {
   void resumed(std::int64_t step, const std::string& checkpoint);
   void step(const StepReport& report);
   void validation(std::int64_t step, double loss);
+  // Where the time of one of the last `steps_kept` steps went. To the log alone.
+  void measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share);
   // Empty hash: nothing was computed.
   void end(const std::string& parameter_hash, double final_loss);
+  const std::string& path() const { return path_; }
 
  private:
   void event(const std::string& json);

@@ -5,11 +5,9 @@
 #include <fstream>
 
 #include "commands/action_time.h"
+#include "commands/run_results.h"
 #include "data/byte_tokenizer.h"
 #include "model/range_file.h"
-#include "pipeline/draw_table.h"
-#include "pipeline/draw_timeline.h"
-#include "pipeline/measured_timeline.h"
 #include "pipeline/plan_memory.h"
 #include "pipeline/validate.h"
 
@@ -74,6 +72,7 @@ void TrainingRun::open_inputs() {
                                 (error ? error.message() : "a file of that name exists"));
   }
   if (trains()) check_replaceable(options_.run.output + "/model.bin");  // before the work, not after it
+  if (trains() && session_.is_first()) check_result_files(options_.run);
 }
 
 void TrainingRun::choose_checkpoint() {
@@ -169,6 +168,10 @@ void TrainingRun::make_plan_and_trainer() {
   groups_ = make_groups(session_.world(), layout_, schedule_, model_);
   session_.together(
       [&] { trainer_ = std::make_unique<Trainer>(session_.device(), groups_, plan_, optimizer_settings(options_)); });
+  if (trains()) {
+    records_ = std::make_unique<StepRecords>(plan_.ranks[static_cast<std::size_t>(groups_.rank())].actions.size(),
+                                             trainer_->lowered().size(), kStepsKept);
+  }
   trainer_->open();
 }
 
@@ -260,7 +263,7 @@ void TrainingRun::train() {
   }
   if (val_data_) validate_and_log(run.steps);
   if (run.sample_every > 0) show_sample(run.steps);
-  show_last_step();
+  show_results();
   if (plan_.request.computes) {
     const std::string model_path = run.output + "/model.bin";
     trainer_->save(model_path, Precision::fp32);
@@ -295,6 +298,11 @@ void TrainingRun::step(std::int64_t s) {
   report.tokens = plan_.request.batch.step_tokens();
   report.result = trainer_->step(s, plan_.request.computes ? training_batch(s) : Batch{});
   state_->set_stepping(false);
+  const double begin = monotonic_seconds();
+  records_->keep(s, session_.device(), trainer_->last_step_marks(), trainer_->lowered_marks());
+  keeping_ms_ += (monotonic_seconds() - begin) * 1000;
+  steps_ms_ += report.result.ms;
+  ++steps_taken_;
   const auto pipeline =
       std::span<const RankTimes>(report.result.times).first(static_cast<std::size_t>(layout_.pipeline));
   report.bubble = step_bubble(pipeline);
@@ -322,22 +330,29 @@ void TrainingRun::show_sample(std::int64_t s) {
   log_->text("sample after " + std::to_string(s) + " steps:\n" + text + (bytes ? decoder.finish() : ""));
 }
 
-// The last step as it was measured: a table per rank, a text timeline, and the files that --svg names.
-void TrainingRun::show_last_step() {
-  const MeasuredStep step = gather_step(session_.device(), groups_, trainer_->last_step_marks());
-  if (!session_.is_first() || step.empty() || step.front().empty()) return;
-  const Simulation measured = as_simulation(step, predicted_);
-  const Timeline now = timeline(schedule_, measured);
-  log_->text("the last step, measured:\n" + draw_text(now));
-  if (options_.run.svg.empty()) return;
-  Timeline expected = timeline(schedule_, predicted_);
-  expected.title = "predicted: " + expected.title;
-  Timeline actual = now;
-  actual.title = "measured: " + actual.title;
-  std::ofstream file(options_.run.svg);
-  file << draw_svg({actual, expected});
-  if (!file.flush()) throw std::runtime_error("--svg " + options_.run.svg + " cannot be written");
-  log_->text("timeline drawn to " + options_.run.svg);
+// What the marks of a step and the copies of them cost, as a part of the time of all steps.
+double TrainingRun::measuring_share() const {
+  constexpr int kMarks = 64;
+  const double begin = monotonic_seconds();
+  for (int i = 0; i < kMarks; ++i) session_.device().mark();
+  const double mark_ms = (monotonic_seconds() - begin) * 1000 / kMarks;
+  const std::size_t marks = 3 * (trainer_->last_step_marks().size() + trainer_->lowered_marks().size());
+  const auto steps = static_cast<double>(steps_taken_);
+  return (keeping_ms_ + static_cast<double>(marks) * mark_ms * steps) / steps_ms_;
+}
+
+void TrainingRun::show_results() {
+  std::vector<MeasuredStep> steps = gather_steps(groups_, plan_, *records_);
+  if (!session_.is_first() || steps.empty()) return;
+  const double share = measuring_share();
+  ::train_gpt::show_results(*log_, options_.run, plan_,
+                            {.steps = std::move(steps),
+                             .predicted = predicted_,
+                             .measuring_share = share,
+                             .facts = {session_.resources(), model_line(model_, plan_.request.batch)}});
+  char text[100];
+  std::snprintf(text, sizeof text, "measuring took %.4f%% of the time of the steps", 100 * share);
+  log_->text(text);
 }
 
 }  // namespace train_gpt

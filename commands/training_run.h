@@ -11,6 +11,7 @@
 #include "data/sample_order.h"
 #include "data/token_dataset.h"
 #include "pipeline/state_file.h"
+#include "pipeline/step_records.h"
 #include "pipeline/watchdog.h"
 
 namespace train_gpt {
@@ -43,7 +44,8 @@ class TrainingRun {
   void step(std::int64_t step);
   void write_checkpoint(std::int64_t steps_taken);
   void show_sample(std::int64_t step);
-  void show_last_step();
+  void show_results();
+  double measuring_share() const;
   Batch training_batch(std::int64_t step) const;
 
   Session& session_;
@@ -64,9 +66,13 @@ class TrainingRun {
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<RunLog> log_;
   StageCosts stage_costs_;
+  std::unique_ptr<StepRecords> records_;
   Simulation predicted_;
   CheckpointManifest manifest_;  // of this run, for its checkpoints
   FoundCheckpoint resumed_;      // where it goes on; without a folder: nowhere
+  double keeping_ms_ = 0;        // copying what was measured into the records, all steps together
+  double steps_ms_ = 0;
+  std::int64_t steps_taken_ = 0;
   double last_loss_ = 0;
 };
 

@@ -46,8 +46,10 @@ BarColor bar_color(char letter, int micro_batch) {
       return {oklch(0.60, 0.12 * colorful, hue), "#ffffff"};
     case 'W':
       return {oklch(0.46, 0.10 * colorful, hue), "#ffffff"};
+    case 'U':
+      return {oklch(0.55, 0.02, 250.0), "#ffffff"};
     default:
-      return {oklch(0.40, 0.02, 250.0), "#ffffff"};
+      return {oklch(0.36, 0.02, 250.0), "#ffffff"};
   }
 }
 

@@ -82,7 +82,7 @@ std::string fitting_label(const TimelineBar& bar, bool with_stage, double width)
   const auto fits = [&](std::size_t letters) { return static_cast<double>(letters) * kLetterWidth + 2.0 <= width; };
   if (with_stage && fits(label.size() + std::to_string(bar.stage).size())) return std::to_string(bar.stage) + label;
   if (fits(label.size())) return label;
-  return fits(micro_batch.size()) ? micro_batch : "";
+  return !micro_batch.empty() && fits(micro_batch.size()) ? micro_batch : "";
 }
 
 void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar, int rank, const Layout& layout,
@@ -93,8 +93,10 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
   const double left = layout.x(bar.start), width = layout.x(bar.end) - left;
   const double drawn = std::max(width - std::min(0.6, 0.1 * width), 0.05);  // a hairline between neighbours
   const BarColor color = bar_color(bar.letter, bar.micro_batch);
-  print(out, "<g><title>%d%c%d on rank %d: %.6g to %.6g ms</title>", bar.stage, bar.letter, bar.micro_batch, rank,
-        bar.start, bar.end);
+  const std::string name = bar.micro_batch < 0
+                               ? std::string(1, bar.letter)
+                               : std::to_string(bar.stage) + bar.letter + std::to_string(bar.micro_batch);
+  print(out, "<g><title>%s on rank %d: %.6g to %.6g ms</title>", name.c_str(), rank, bar.start, bar.end);
   print(out, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/>", left, top, drawn, height,
         color.fill.c_str());
   if (bar.letter == 'W') {
@@ -107,7 +109,7 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
     print(out, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.1f' fill='%s'/>", left, top + height - kMarkHeight,
           drawn, kMarkHeight, chunk_color(chunk, timeline.chunks).c_str());
   }
-  const std::string label = fitting_label(bar, timeline.chunks > 1, width);
+  const std::string label = fitting_label(bar, timeline.chunks > 1 && bar.micro_batch >= 0, width);
   if (!label.empty() && height >= kFontSize) {
     print(out, "<text x='%.2f' y='%.2f' fill='%s'>%s</text>", left + width / 2.0, top + height / 2.0 + 0.35 * kFontSize,
           color.text.c_str(), label.c_str());
@@ -121,9 +123,9 @@ double draw_panel(std::string& out, const Timeline& timeline, const Layout& layo
   out += escaped(timeline.title) + "</text>\n";
   print(out, "<text class='note' x='%.1f' y='%.1f'>", kLeft, top + 30.0);
   out += escaped(timeline.note) + "</text>\n";
-  double end = 0.0;
+  double end = 0.0;  // of the last action: what follows the flush stands behind it
   for (const std::vector<TimelineBar>& row : timeline.rows) {
-    for (const TimelineBar& bar : row) end = std::max(end, bar.end);
+    for (const TimelineBar& bar : row) end = bar.micro_batch < 0 ? end : std::max(end, bar.end);
   }
   double y = top + kTitleHeight;
   for (std::size_t rank = 0; rank < timeline.rows.size(); ++rank, y += layout.row_distance()) {
@@ -195,7 +197,7 @@ std::vector<Swatch> legend_entries(const std::vector<Timeline>& timelines) {
   std::vector<Swatch> entries;
   for (const auto& [letter, meaning] : kMeanings) {
     if (!letters.contains(letter)) continue;
-    std::string rects = box(bar_color(letter, 0).fill);
+    std::string rects = box(bar_color(letter, letter == 'R' || letter == 'U' ? -1 : 0).fill);
     if (letter == 'W') rects += box("url(#hatch)");
     entries.push_back({meaning, rects, 0});
   }

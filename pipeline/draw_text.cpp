@@ -19,7 +19,7 @@ double end_of(const Timeline& timeline) {
 }
 
 std::string label(const Timeline& timeline, const TimelineBar& bar) {
-  std::string text = timeline.chunks > 1 ? std::to_string(bar.stage) : "";
+  std::string text = timeline.chunks > 1 && bar.micro_batch >= 0 ? std::to_string(bar.stage) : "";
   text += bar.letter;
   if (bar.micro_batch >= 0) text += std::to_string(bar.micro_batch);
   return text;

@@ -22,6 +22,7 @@ std::size_t wte_complete(const Plan& plan, const RankPlan& rank) {
 }  // namespace
 
 std::vector<LoweredAction> lower(const Plan& plan, int rank) {
+  if (!plan.request.computes) return {};
   const RankPlan& rank_plan = plan.ranks[static_cast<std::size_t>(rank)];
   const std::size_t end = rank_plan.actions.size();
   const bool copies = plan.request.schedule.placement.kind == Placement::Kind::bidirectional;

@@ -22,7 +22,7 @@ struct LoweredAction {
   std::size_t after = 0;  // issued as soon as this many actions of the rank's list are done
 };
 
-// In the order in which the rank issues them.
+// In the order in which the rank issues them; none where nothing is computed.
 std::vector<LoweredAction> lower(const Plan& plan, int rank);
 
 char letter(LoweredAction::Kind kind);  // R or U

@@ -8,11 +8,10 @@ void RankTimes::write(std::span<double> numbers) const {
   numbers[0] = first_start;
   numbers[1] = last_end;
   numbers[2] = busy;
-  numbers[3] = post_flush;
 }
 
 RankTimes RankTimes::read(std::span<const double> numbers) {
-  return {.first_start = numbers[0], .last_end = numbers[1], .busy = numbers[2], .post_flush = numbers[3]};
+  return {.first_start = numbers[0], .last_end = numbers[1], .busy = numbers[2]};
 }
 
 RankTimes rank_times(Device& device, std::span<const ActionMarks> marks) {
@@ -38,7 +37,6 @@ StepBubble step_bubble(std::span<const RankTimes> ranks) {
     busy += rank.busy;
     ideal = std::max(ideal, rank.busy);
     span = std::max(span, rank.last_end - rank.first_start);
-    step.post_flush = std::max(step.post_flush, rank.post_flush);
   }
   step.makespan = last - first;
   if (step.makespan > 0) step.bubble = 1 - busy / (static_cast<double>(ranks.size()) * step.makespan);

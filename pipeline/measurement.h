@@ -15,9 +15,8 @@ struct RankTimes {
   double first_start = 0;  // of the first action
   double last_end = 0;     // of the last action of the list
   double busy = 0;         // sum over actions
-  double post_flush = 0;   // from last_end until the parameters are updated (R and U)
 
-  static constexpr std::size_t kNumbers = 4;
+  static constexpr std::size_t kNumbers = 3;
   void write(std::span<double> numbers) const;  // kNumbers of them
   static RankTimes read(std::span<const double> numbers);
 };
@@ -28,7 +27,6 @@ struct StepBubble {
   double makespan = 0;     // ms, from the first start to the last end over all ranks
   double bubble = 0;       // 1 - busy / (p * makespan)
   double bubble_span = 0;  // 1 - ideal / span: ideal = largest busy time, span = largest (last end - first start)
-  double post_flush = 0;   // ms, largest over ranks
 };
 StepBubble step_bubble(std::span<const RankTimes> ranks);
 

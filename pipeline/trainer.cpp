@@ -24,7 +24,8 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
       optimizer_(optimizer),
       memory_(device, plan, groups.rank()),
       executor_(device, *groups.pipeline, plan, memory_),
-      lowered_(plan.request.computes ? lower(plan, groups.rank()) : std::vector<LoweredAction>()) {
+      lowered_(lower(plan, groups.rank())),
+      lowered_marks_(lowered_.size()) {
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
@@ -103,10 +104,10 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch) {
   const std::span<double> report(report_);
   if (computes) micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
   last_marks_ = executor_.marks();
-  RankTimes times = rank_times(device_, last_marks_);
-  const double flushed = times.last_end;
-  times.post_flush = post_flush_;
+  const RankTimes times = rank_times(device_, last_marks_);
   times.write(report.subspan(losses_end + static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
+  LoweredMarks updating;
+  updating.issued = device_.mark();
   if (computes && groups_.owns_parameters()) {
     gradient_squared_sums(device_, report.subspan(times_end), memory_.atom_sums(), plan_.request.model,
                           memory_.plan().layout, memory_.gradients());
@@ -125,9 +126,11 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch) {
                              (std::isfinite(result.loss) ? "gradient norm" : "loss") +
                              " is not finite. Lower --learning-rate, or start from an earlier checkpoint");
   }
+  updating.begin = device_.mark();
   result.learning_rate = computes ? update(step, result.grad_norm) : learning_rate(optimizer_.learning_rate, step);
-  const Device::Mark updated = device_.mark();
-  post_flush_ = device_.time_ms(updated) - flushed;
+  updating.end = device_.mark();
+  if (computes) lowered_marks_.back() = updating;
+  device_.synchronize();
   result.ms = steady_ms() - begin;
   return result;
 }
@@ -208,7 +211,10 @@ void Trainer::issue_due(std::size_t done) {
   while (issued_ < lowered_.size() && lowered_[issued_].after <= done &&
          lowered_[issued_].kind != LoweredAction::Kind::update) {
     finish_reduction();  // each works on the result of the one before
+    LoweredMarks& marks = lowered_marks_[issued_];
+    marks.issued = marks.begin = device_.mark();
     issue(lowered_[issued_++]);
+    marks.end = device_.mark();  // unless it goes on behind other actions
   }
 }
 
@@ -240,7 +246,11 @@ void Trainer::issue(const LoweredAction& action) {
 }
 
 void Trainer::finish_reduction() {
-  if (reducing_ != nullptr) reducing_->await(reduction_);
+  if (reducing_ == nullptr) return;
+  LoweredMarks& marks = lowered_marks_[issued_ - 1];
+  marks.begin = device_.mark();
+  reducing_->await(reduction_);
+  marks.end = device_.mark();
   reducing_ = nullptr;
 }
 

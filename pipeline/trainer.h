@@ -42,6 +42,15 @@ struct StepResult {
   std::vector<RankTimes> times;  // of every rank of the job
 };
 
+// When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
+// run behind other actions) or working on it, to its end. An update is issued when the norm is: it begins once every
+// rank knows the norm.
+struct LoweredMarks {
+  Device::Mark issued = 0;
+  Device::Mark begin = 0;
+  Device::Mark end = 0;
+};
+
 class Trainer {
  public:
   // Allocates all memory (the plan's, nothing later). The referenced objects outlive the trainer.
@@ -76,8 +85,10 @@ class Trainer {
   // trace.
   StageCosts measure_stages();
 
-  // Marks of the last training step's actions.
+  // Marks of the last training step's actions, and of what lower() adds to them.
   const std::vector<ActionMarks>& last_step_marks() const { return last_marks_; }
+  const std::vector<LoweredAction>& lowered() const { return lowered_; }
+  const std::vector<LoweredMarks>& lowered_marks() const { return lowered_marks_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
@@ -103,6 +114,7 @@ class Trainer {
   RankMemory memory_;
   Executor executor_;
   std::vector<LoweredAction> lowered_;
+  std::vector<LoweredMarks> lowered_marks_;  // parallel, of the last step
   std::size_t issued_ = 0;
   Ticket reduction_ = 0;              // of the last reduce issued
   Communicator* reducing_ = nullptr;  // where it runs
@@ -110,7 +122,6 @@ class Trainer {
   std::vector<float> host_losses_;
   std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
   std::vector<ActionMarks> last_marks_;
-  double post_flush_ = 0;  // ms, of the step before: a step's own is not over when it is reported
 };
 
 }  // namespace train_gpt

@@ -1,0 +1,44 @@
+// Charts as SVG elements for a page: curves, and stacked bars.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace train_gpt {
+
+struct Curve {
+  std::string name;
+  std::string color;                              // as in SVG
+  std::vector<std::pair<double, double>> points;  // x, y; in order of x
+  bool dots = false;                              // every point is marked
+};
+
+// Curves over one x axis with a legend. Of many points in one pixel column the lowest and the highest are drawn. Points
+// that are not finite are left out; without any, the chart says so.
+struct CurveAxes {
+  std::string x_name;
+  std::string y_name;
+  std::string unit;        // follows the numbers of the y axis
+  bool from_zero = false;  // the y axis shows 0
+};
+std::string draw_curves(const std::vector<Curve>& curves, const CurveAxes& axes);
+
+struct StackedBars {
+  struct Part {
+    std::string name;
+    std::string color;
+  };
+  std::vector<Part> parts;
+  std::vector<std::string> rows;
+  std::vector<std::vector<double>> values;  // [row][part]
+  std::string unit;                         // "ms"
+};
+
+// One bar per row; negative parts stand to the left of zero. Every part carries its value as a tooltip.
+std::string draw_stacked_bars(const StackedBars& bars);
+
+// Text inside HTML or SVG: &, <, > and quotes escaped, control characters left out.
+std::string escaped_markup(const std::string& text);
+
+}  // namespace train_gpt
