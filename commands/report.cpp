@@ -18,7 +18,7 @@ constexpr const char* kHead =
     "p{margin:4px 0 10px}pre{background:#f6f6f8;padding:10px;overflow-x:auto;font-size:12px;line-height:1.4}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin:8px 0}"
     "td,th{padding:3px 10px;text-align:right;border-bottom:1px solid #eee;white-space:nowrap}"
-    "td:first-child,th:first-child{text-align:left}td.name,th.name{text-align:left}.explain{color:#555;font-size:13px}"
+    "td:first-child,th:first-child{text-align:left}td.label,th.label{text-align:left}.explain{color:#555;font-size:13px}"
     "</style></head><body>\n";
 
 constexpr const char* kPalette[] = {"#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2",
@@ -33,7 +33,7 @@ std::string table(const Cells& rows, std::size_t names = 0) {
     const std::string cell = r == 0 ? "th" : "td";
     out += "<tr>";
     for (std::size_t c = 0; c < rows[r].size(); ++c) {
-      out += "<" + cell + (c == names ? " class='name'>" : ">") + escaped_markup(rows[r][c]) + "</" + cell + ">";
+      out += "<" + cell + (c == names ? " class='label'>" : ">") + escaped_markup(rows[r][c]) + "</" + cell + ">";
     }
     out += "</tr>\n";
   }

@@ -19,7 +19,7 @@ struct Curve {
 struct CurveAxes {
   std::string x_name;
   std::string y_name;
-  std::string unit;        // follows the numbers of the y axis
+  std::string unit = {};   // follows the numbers of the y axis
   bool from_zero = false;  // the y axis shows 0
 };
 std::string draw_curves(const std::vector<Curve>& curves, const CurveAxes& axes);
