@@ -171,7 +171,8 @@ class CudaDevice final : public WithStream {
   }
   void matmul_gelu_forward(void* out, void* pre, const void* in, const void* weight, const void* bias, std::int64_t N,
                            std::int64_t C, std::int64_t OC) override {
-    linear_.gelu_forward(low(out), low(pre), low(in), low(weight), low(bias), N, C, OC, stream_);
+    void* scratch = pre == nullptr ? scratch_of(N * OC * static_cast<std::int64_t>(sizeof(Float))) : nullptr;
+    linear_.gelu_forward(low(out), low(pre), low(in), low(weight), low(bias), N, C, OC, scratch, stream_);
     progress();
   }
   void matmul_residual_forward(void* out, const void* in, const void* weight, const void* bias, const void* residual,

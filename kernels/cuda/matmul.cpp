@@ -132,18 +132,19 @@ void Linear<Float>::forward(Float* out, const Float* in, const Float* weight, co
   products_.run(product, {.a = weight, .b = in, .c = residual, .d = out, .bias = bias}, stream);
 }
 
-// Without pre the product and GELU are two kernels, as where the epilogue is not supported. Training always keeps pre.
+// Where pre is not kept it goes to scratch: another epilogue might have another algorithm, and a unit that recomputes
+// must have the bits of one that does not.
 template <typename Float>
 void Linear<Float>::gelu_forward(Float* out, Float* pre, const Float* in, const Float* weight, const Float* bias,
-                                 std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream) {
+                                 std::int64_t N, std::int64_t C, std::int64_t OC, void* scratch, cudaStream_t stream) {
+  if (pre == nullptr) pre = static_cast<Float*>(scratch);
   const Product fused{CUBLAS_OP_T, CUBLAS_OP_N, OC, N, C, CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
-  if (pre != nullptr && bias != nullptr &&
+  if (bias != nullptr &&
       products_.try_run(fused, {.a = weight, .b = in, .d = out, .bias = bias, .auxiliary = pre}, stream)) {
     return;
   }
-  Float* product = pre != nullptr ? pre : out;
-  forward(product, in, weight, bias, nullptr, N, C, OC, stream);
-  cuda::gelu_forward(out, product, N * OC, stream);
+  forward(pre, in, weight, bias, nullptr, N, C, OC, stream);
+  cuda::gelu_forward(out, pre, N * OC, stream);
 }
 
 // din^T (C,N) = weight (C,OC) dout (OC,N)

@@ -81,8 +81,9 @@ class Linear {
 
   void forward(Float* out, const Float* in, const Float* weight, const Float* bias, const Float* residual,
                std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream);
+  // scratch: N * OC elements, used only where pre is null.
   void gelu_forward(Float* out, Float* pre, const Float* in, const Float* weight, const Float* bias, std::int64_t N,
-                    std::int64_t C, std::int64_t OC, cudaStream_t stream);
+                    std::int64_t C, std::int64_t OC, void* scratch, cudaStream_t stream);
   void backward_input(Float* din, const Float* dout, const Float* weight, std::int64_t N, std::int64_t C,
                       std::int64_t OC, cudaStream_t stream);
   // scratch: N * C elements, used only where dpre is pre.

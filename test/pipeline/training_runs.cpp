@@ -33,10 +33,11 @@ Batch batch_of(std::int64_t step) {
 
 Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, const AfterStep& after_step) {
   const ModelConfig model{
-      .layers = 3, .heads = 3, .hidden = 24, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
-  const auto device = make_cpu_device(run.threads);
+      .layers = 3, .heads = run.heads, .hidden = run.hidden, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
+  const auto device = run.make_device ? run.make_device() : make_cpu_device(run.threads);
   PlanRequest request;
   request.model = model;
+  request.precision = device->precision();
   request.batch = {.rows = run.rows,
                    .seq_len = kSeqLen,
                    .micro_batches = run.micro_batches,

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/communicator.h"
+#include "kernels/device.h"
 #include "pipeline/plan.h"
 
 namespace train_gpt::test {
@@ -31,6 +33,9 @@ struct Run {
   int stop_after = -1;           // steps taken in all when this run stops; -1: `steps`
   std::string resume_from = {};  // a folder that save_to named; empty: initial values
   std::string save_to = {};      // folder for model.bin and optimizer.bin at the end; empty: none
+  std::int64_t heads = 3;
+  std::int64_t hidden = 24;
+  std::function<std::unique_ptr<Device>()> make_device = {};  // empty: the cpu device
 };
 
 struct Outcome {
@@ -52,7 +57,7 @@ struct Delays {
 using AfterStep = std::function<void(std::int64_t step)>;
 Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
 
-// All ranks as threads. Layers 3, hidden 24, heads 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping
+// All ranks as threads. Layers 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping
 // at 0.5.
 Outcome train(const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
 
