@@ -28,7 +28,8 @@ class ActionDelays {
   std::mt19937_64 random_;
 };
 
-// Sleeps for `ms` milliseconds in slices of half a millisecond, with `progress` between them, so that messages move on.
+// Sleeps for `ms` milliseconds in slices of a quarter of a millisecond, with `progress` between them, so that messages
+// move on.
 void spend(double ms, const std::function<void()>& progress);
 
 }  // namespace train_gpt

@@ -1,0 +1,143 @@
+// plan, profile and the timed device, as users run them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "commands/action_time.h"
+#include "pipeline/schedule_catalog.h"
+#include "test/commands/program.h"
+#include "test/golden_formula.h"
+
+namespace train_gpt::test {
+namespace {
+
+using Json = nlohmann::json;
+
+Json last_line(const std::string& output) {
+  std::istringstream lines(output);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) last = line;
+  return Json::parse(last);
+}
+
+const std::string kSmall = " --layers 4 --heads 2 --hidden 32 --vocab 300 --seq-len 16 --micro-batch-size 1";
+
+TEST(PlanCommand, PredictsWhatTheTheorySaysForGivenCosts) {
+  const ProgramRun run = run_program(0, "plan --stages 4 --cost-forward 20 --cost-input 20 --cost-weight 20" + kSmall);
+  ASSERT_EQ(run.status, 0) << run.output;
+  const Json plan = last_line(run.output);
+  EXPECT_EQ(plan.at("event"), "plan");
+  EXPECT_NEAR(plan.at("bubble_predicted").get<double>(), 3.0 / 11, 1e-12);
+  EXPECT_NEAR(plan.at("step_ms_predicted").get<double>(), 660, 1e-9);
+  EXPECT_EQ(plan.at("ranks").size(), 4U);
+}
+
+TEST(PlanCommand, ShowsWhatACutByCostGains) {
+  const ProgramRun run = run_program(0, "plan --stages 4 --model d12");
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_NE(run.output.find("a uniform cut:"), std::string::npos) << run.output;
+  const Json plan = last_line(run.output);
+  EXPECT_LT(plan.at("step_ms_predicted").get<double>(), plan.at("step_ms_predicted_uniform").get<double>());
+}
+
+TEST(PlanCommand, AutoSaysWhatItChoseAndComparesSplits) {
+  const ProgramRun run = run_program(0, "plan --stages 2 --schedule auto --micro-batches 4" + kSmall);
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_NE(run.output.find("auto: "), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("b    2  m    2"), std::string::npos) << run.output;
+}
+
+TEST(PlanCommand, RefusesWhatDoesNotFitWithASuggestion) {
+  const ProgramRun run = run_program(0, "plan --stages 2 --memory-limit 100KB" + kSmall);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_NE(run.output.find("--memory-limit"), std::string::npos) << run.output;
+  EXPECT_EQ(run_program(0, "plan" + kSmall).status, 2);  // no --stages
+}
+
+TEST(PlanCommand, RecomputesUnderAMemoryLimit) {
+  const std::string sizes =
+      "plan --stages 2 --layers 8 --heads 2 --hidden 64 --vocab 300 --seq-len 128 --schedule gpipe";
+  const ProgramRun free = run_program(0, sizes);
+  ASSERT_EQ(free.status, 0) << free.output;
+  const Json unlimited = last_line(free.output);
+  std::int64_t most = 0;
+  for (const Json& rank : unlimited.at("ranks")) most = std::max(most, rank.at("bytes").get<std::int64_t>());
+  const std::string limit = " --memory-limit " + std::to_string(most * 7 / 10);
+  EXPECT_EQ(run_program(0, sizes + limit).status, 2);
+  const ProgramRun run = run_program(0, sizes + limit + " --recompute auto");
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_GT(last_line(run.output).at("recomputed_units").size(), 0U);
+}
+
+TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
+  const Folder folder;
+  const std::string profile = " --profile " + (folder / "profile.json");
+  const ProgramRun measured = run_program(2, "profile --threads 1" + kSmall + profile);
+  ASSERT_EQ(measured.status, 0) << measured.output;
+  const ProgramRun plan = run_program(0, "plan" + kSmall + profile);
+  ASSERT_EQ(plan.status, 0) << plan.output;
+  EXPECT_EQ(last_line(plan.output).at("stages"), 2);
+  const ProgramRun other = run_program(0, "plan --hidden 64 --layers 4 --heads 2 --vocab 300 --seq-len 16" + profile);
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.output.find("--hidden 32"), std::string::npos) << other.output;
+
+  const auto tokens = golden::token_file(golden::kTrainTokens, golden::kTrainSeed);
+  write_file(folder / "train.bin", tokens.data(), tokens.size());
+  const std::string train = " --train-data " + (folder / "train.bin") + " --steps 2 --threads 1 --micro-batches 2" +
+                            " --layers 4 --heads 2 --hidden 32 --vocab 50257 --seq-len 16 --micro-batch-size 1";
+  std::string hash;
+  for (const std::string choice :
+       {" --partition uniform", " --partition 2,8", " --schedule auto", " --recompute 1,1 --partition uniform"}) {
+    const ProgramRun run = run_program(2, "train --output " + (folder / "out") + train + choice);
+    ASSERT_EQ(run.status, 0) << run.output;
+    const Json end = last_line(read_file(folder / "out/log.jsonl"));
+    if (hash.empty()) hash = end.at("parameter_hash");
+    EXPECT_EQ(end.at("parameter_hash"), hash) << choice;
+  }
+}
+
+TEST(TimedDevice, RunsTheScheduleAndComputesNothing) {
+  const Folder folder;
+  const ProgramRun run =
+      run_program(4, "train --device timed --cost-forward 2 --cost-input 2 --cost-weight 2 --steps 2 " +
+                         ("--cost-comm 0.5 --output " + (folder / "out")) + kSmall);
+  ASSERT_EQ(run.status, 0) << run.output;
+  std::istringstream lines(read_file(folder / "out/log.jsonl"));
+  int steps = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json event = Json::parse(line);
+    if (event.at("event") != "step") continue;
+    ++steps;
+    EXPECT_TRUE(event.at("loss").is_null());
+    EXPECT_GE(event.at("ms").get<double>(), 66);  // no action is shorter than its cost
+    EXPECT_GT(event.at("bubble").get<double>(), 0);
+  }
+  EXPECT_EQ(steps, 2);
+}
+
+TEST(TimedDevice, RefusesWhatItCannotDo) {
+  const std::string timed = "train --device timed" + kSmall;
+  EXPECT_EQ(run_program(2, timed + " --sample-every 1").status, 2);
+  EXPECT_EQ(run_program(2, timed + " --stages 4").status, 2);
+}
+
+TEST(ActionDurations, AreThoseOfTheSimulator) {
+  const Schedule schedule = make_schedule({.name = "dualpipev", .ranks = 2, .micro_batches = 4});
+  Costs costs{.forward = {2}, .input = {2}, .weight = {4}};
+  const StageCosts apart = stage_costs(costs, schedule.placement);
+  costs.fused = {5};
+  const StageCosts fused = stage_costs(costs, schedule.placement);
+  for (int r = 0; r < 2; ++r) {
+    double sum = 0;
+    for (const double ms : action_durations(schedule, apart, r)) sum += ms;
+    EXPECT_NEAR(sum, 4 * 8.0, 1e-9);
+    double with_pairs = 0;
+    for (const double ms : action_durations(schedule, fused, r)) with_pairs += ms;
+    EXPECT_NEAR(with_pairs, simulate(schedule, fused).busy[static_cast<std::size_t>(r)], 1e-9);
+    EXPECT_LT(with_pairs, sum);
+  }
+}
+
+}  // namespace
+}  // namespace train_gpt::test
