@@ -27,9 +27,12 @@ TEST_COMMANDS += $(BUILD)/test_cuda
 test-cuda: $(BUILD)/test_cuda
 	@$< --gtest_brief=1
 
-# The mutations run on the smallest cases that reach every barrier.
-CUDA_MUTATED := --gtest_brief=1 --gtest_filter=Small/*
+# Small cases that reach every barrier and wait, in tiles and out of them.
+CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaCrossEntropy.*:CudaSquaredSums.*'
 check-cuda: $(CUDA_TEST_BUILDS:%=$(BUILD)/cuda_tests-%)
 	@set -e; for b in $(CUDA_TEST_BUILDS); do $(BUILD)/cuda_tests-$$b --gtest_brief=1; done
 	@test/emulator/mutate.sh --only kernels/cuda/ --sources $(CUDA_SOURCES) -- \
 	  $(BUILD)/cuda_tests-race $(CUDA_MUTATED) -- $(BUILD)/cuda_tests-plain $(CUDA_MUTATED)
+
+# Part of make check where there is one.
+check: check-cuda
