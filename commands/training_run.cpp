@@ -290,7 +290,19 @@ int TrainingRun::guarded(const std::function<void()>& body) {
   std::abort();
 }
 
+// Hosts count time from different moments, and drift: every few seconds their clocks are compared. When is decided by
+// what all ranks know alike.
+void TrainingRun::align_clocks() {
+  constexpr double kEveryMs = 5000;
+  const bool one_host = host_place().ranks == session_.world().size();
+  if (one_host || last_end_ms_ < clock_needed_at_) return;
+  clock_ = measure_clock_offset(session_.world(), [] { return 1000 * monotonic_seconds(); });
+  trainer_->set_clock_ahead(clock_.ms);
+  clock_needed_at_ = last_end_ms_ + kEveryMs;
+}
+
 void TrainingRun::step(std::int64_t s) {
+  align_clocks();
   state_->set_stepping(true);
   StepReport report;
   report.step = s;
@@ -299,7 +311,7 @@ void TrainingRun::step(std::int64_t s) {
   report.result = trainer_->step(s, plan_.request.computes ? training_batch(s) : Batch{});
   state_->set_stepping(false);
   const double begin = monotonic_seconds();
-  records_->keep(s, session_.device(), trainer_->last_step_marks(), trainer_->lowered_marks());
+  records_->keep(s, session_.device(), *trainer_);
   keeping_ms_ += (monotonic_seconds() - begin) * 1000;
   steps_ms_ += report.result.ms;
   ++steps_taken_;
@@ -307,6 +319,7 @@ void TrainingRun::step(std::int64_t s) {
       std::span<const RankTimes>(report.result.times).first(static_cast<std::size_t>(layout_.pipeline));
   report.bubble = step_bubble(pipeline);
   report.bubble_predicted = predicted_.bubble;
+  for (const RankTimes& times : report.result.times) last_end_ms_ = std::max(last_end_ms_, times.last_end);
   last_loss_ = report.result.loss;
   log_->step(report);
 }
@@ -343,7 +356,13 @@ double TrainingRun::measuring_share() const {
 
 void TrainingRun::show_results() {
   std::vector<MeasuredStep> steps = gather_steps(groups_, plan_, *records_);
-  if (!session_.is_first() || steps.empty()) return;
+  if (!session_.is_first()) return;
+  if (steps.empty()) return log_->text("note: no step was taken: nothing to measure, to trace or to draw");
+  if (clock_needed_at_ > 0) {
+    char text[100];
+    std::snprintf(text, sizeof text, "the hosts' clocks agree to within %.3f ms", clock_.error_ms);
+    log_->text(text);
+  }
   const double share = measuring_share();
   ::train_gpt::show_results(*log_, options_.run, plan_,
                             {.steps = std::move(steps),

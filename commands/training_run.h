@@ -10,6 +10,7 @@
 #include "commands/session.h"
 #include "data/sample_order.h"
 #include "data/token_dataset.h"
+#include "pipeline/clock.h"
 #include "pipeline/state_file.h"
 #include "pipeline/step_records.h"
 #include "pipeline/watchdog.h"
@@ -42,6 +43,7 @@ class TrainingRun {
   void predict();
   void install_hooks();
   void step(std::int64_t step);
+  void align_clocks();
   void write_checkpoint(std::int64_t steps_taken);
   void show_sample(std::int64_t step);
   void show_results();
@@ -73,6 +75,9 @@ class TrainingRun {
   double keeping_ms_ = 0;        // copying what was measured into the records, all steps together
   double steps_ms_ = 0;
   std::int64_t steps_taken_ = 0;
+  ClockOffset clock_;           // of this rank's host
+  double last_end_ms_ = 0;      // of the last step's last action, on rank 0's clock
+  double clock_needed_at_ = 0;  // ms on rank 0's clock; 0: at once
   double last_loss_ = 0;
 };
 

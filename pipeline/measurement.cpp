@@ -14,11 +14,11 @@ RankTimes RankTimes::read(std::span<const double> numbers) {
   return {.first_start = numbers[0], .last_end = numbers[1], .busy = numbers[2]};
 }
 
-RankTimes rank_times(Device& device, std::span<const ActionMarks> marks) {
+RankTimes rank_times(Device& device, std::span<const ActionMarks> marks, double clock_ms) {
   RankTimes times;
   if (marks.empty()) return times;
-  times.first_start = device.time_ms(marks.front().begin);
-  times.last_end = device.time_ms(marks.back().end);
+  times.first_start = device.time_ms(marks.front().begin) - clock_ms;
+  times.last_end = device.time_ms(marks.back().end) - clock_ms;
   for (const ActionMarks& action : marks) times.busy += device.time_ms(action.end) - device.time_ms(action.begin);
   return times;
 }

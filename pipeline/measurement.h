@@ -21,7 +21,8 @@ struct RankTimes {
   static RankTimes read(std::span<const double> numbers);
 };
 
-RankTimes rank_times(Device& device, std::span<const ActionMarks> marks);
+// `clock_ms`: what this rank's clock is ahead of rank 0's.
+RankTimes rank_times(Device& device, std::span<const ActionMarks> marks, double clock_ms);
 
 struct StepBubble {
   double makespan = 0;     // ms, from the first start to the last end over all ranks

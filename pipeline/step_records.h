@@ -16,12 +16,12 @@ class StepRecords {
   // Room for `steps` steps of `actions` actions and `lowered` R and U.
   StepRecords(std::size_t actions, std::size_t lowered, std::size_t steps);
 
-  // Copies what a step took; the oldest step makes room.
-  void keep(std::int64_t step, Device& device, std::span<const ActionMarks> actions,
-            std::span<const LoweredMarks> lowered);
+  // Copies what the trainer's last step took, on the clock of rank 0; the oldest step makes room.
+  void keep(std::int64_t step, Device& device, const Trainer& trainer);
 
   // One record after the other, in no particular order; each is the step's number, then three times per action (wait
-  // begins, action begins, ends), then three per lowered action (issued, begins, ends), in milliseconds of the device.
+  // begins, action begins, ends), then three per lowered action (issued, begins, ends), in milliseconds of rank 0's
+  // clock.
   std::span<const double> numbers() const;
   static std::size_t record_size(std::size_t actions, std::size_t lowered) { return 1 + 3 * (actions + lowered); }
 

@@ -104,7 +104,7 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch) {
   const std::span<double> report(report_);
   if (computes) micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
   last_marks_ = executor_.marks();
-  const RankTimes times = rank_times(device_, last_marks_);
+  const RankTimes times = rank_times(device_, last_marks_, clock_ahead_ms_);
   times.write(report.subspan(losses_end + static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
   LoweredMarks updating;
   updating.issued = device_.mark();

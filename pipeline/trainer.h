@@ -89,6 +89,9 @@ class Trainer {
   const std::vector<ActionMarks>& last_step_marks() const { return last_marks_; }
   const std::vector<LoweredAction>& lowered() const { return lowered_; }
   const std::vector<LoweredMarks>& lowered_marks() const { return lowered_marks_; }
+  // What the clock of this rank's host is ahead of that of rank 0's; StepResult::times are on the latter.
+  void set_clock_ahead(double ms) { clock_ahead_ms_ = ms; }
+  double clock_ahead() const { return clock_ahead_ms_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
@@ -122,6 +125,7 @@ class Trainer {
   std::vector<float> host_losses_;
   std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
   std::vector<ActionMarks> last_marks_;
+  double clock_ahead_ms_ = 0;
 };
 
 }  // namespace train_gpt

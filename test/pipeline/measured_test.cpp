@@ -55,7 +55,7 @@ Measured measure(const std::string& name, int ranks, int micro_batches) {
     const double* memory = nullptr;
     for (int step = 0; step < kSteps; ++step) {
       trainer.step(step, {.inputs = row, .targets = row});
-      records.keep(step, *device, trainer.last_step_marks(), trainer.lowered_marks());
+      records.keep(step, *device, trainer);
       if (step == 0) memory = records.numbers().data();
       EXPECT_EQ(records.numbers().data(), memory) << "records must not move or grow";
     }
