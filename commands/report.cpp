@@ -18,7 +18,8 @@ constexpr const char* kHead =
     "p{margin:4px 0 10px}pre{background:#f6f6f8;padding:10px;overflow-x:auto;font-size:12px;line-height:1.4}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin:8px 0}"
     "td,th{padding:3px 10px;text-align:right;border-bottom:1px solid #eee;white-space:nowrap}"
-    "td:first-child,th:first-child{text-align:left}td.label,th.label{text-align:left}.explain{color:#555;font-size:13px}"
+    "td:first-child,th:first-child{text-align:left}td.label,th.label{text-align:left}.explain{color:#555;font-size:"
+    "13px}"
     "</style></head><body>\n";
 
 constexpr const char* kPalette[] = {"#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2",
@@ -54,8 +55,10 @@ std::string curves_over_steps(const LoggedRun& run) {
   if (!run.validation_loss.empty()) losses.push_back({"validation loss", kPalette[1], run.validation_loss, true});
   const std::vector<Curve> bubbles = {{"measured", kPalette[0], scaled(run.bubble, 100), false},
                                       {"predicted", kPalette[3], scaled(run.bubble_predicted, 100), false}};
-  return section("Loss", "Mean over the tokens of each step, before its update.",
-                 draw_curves(losses, {.x_name = "step", .y_name = "loss"})) +
+  const bool computed = !run.loss.empty() || !run.validation_loss.empty();  // the timed device has no losses
+  return (computed ? section("Loss", "Mean over the tokens of each step, before its update.",
+                             draw_curves(losses, {.x_name = "step", .y_name = "loss"}))
+                   : "") +
          section("Bubble of every step",
                  "1 - busy / (ranks &middot; makespan); the makespan runs from the first action's start to the last "
                  "action's end.",

@@ -100,6 +100,19 @@ TEST_F(ReportedRun, TheLogAccountsForAllIdleTime) {
   EXPECT_LT(measurement.at("measuring_share").get<double>(), 1);
 }
 
+TEST_F(ReportedRun, TheTimedDeviceHasTimesButNoLosses) {
+  const ProgramRun run = run_program(3,
+                                     "--device timed --cost-forward 1 --cost-input 1 --cost-weight 1 --schedule 1f1b "
+                                     "--micro-batches 4 --seq-len 16 --steps 2 --output " +
+                                         (folder_ / "out"));
+  ASSERT_EQ(run.status, 0) << run.output;
+  const std::string html = read_file(folder_ / "out/report.html");
+  EXPECT_EQ(html.find("<h2>Loss</h2>"), std::string::npos);
+  EXPECT_NE(html.find("<h2>Bubble of every step</h2>"), std::string::npos);
+  EXPECT_EQ(html.find(">R on rank"), std::string::npos) << "nothing is reduced";
+  EXPECT_NE(html.find(">2F3 on rank 2: "), std::string::npos);
+}
+
 TEST_F(ReportedRun, AFileThatCannotBeWrittenIsRefusedBeforeTheWork) {
   for (const std::string option : {"--trace", "--svg"}) {
     const ProgramRun run = run_program(2, arguments() + " --steps 1 " + option + " " + (folder_ / "none/file"));
