@@ -122,6 +122,13 @@ class Device {
   // dweight(OC,C) += dout(N,OC)^T in(N,C); dbias(OC) += column sums of dout; dbias may be null
   virtual void matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
                                       std::int64_t C, std::int64_t OC) = 0;
+  // The same, for the first micro-batch of a step: dweight(OC,C) = instead of +=, whatever it held. dbias is added to.
+  // Saves the pass that would set the gradients of all matrices to zero, and reading those zeros.
+  virtual void matmul_first_backward_weight(float* dweight, float* dbias, const void* in, const void* dout,
+                                            std::int64_t N, std::int64_t C, std::int64_t OC) {
+    zero(dweight, OC * C * static_cast<std::int64_t>(sizeof(float)));
+    matmul_backward_weight(dweight, dbias, in, dout, N, C, OC);
+  }
 
   // ---- causal self-attention, blocked, T x T never stored (Dao et al. 2022, Milakov and Gimelshein 2018)
   // ------------- qkv(B,T,3C) holds q, k, v of all heads side by side; out(B,T,C); lse(B,NH,T) = log sum exp of the

@@ -54,6 +54,9 @@ struct ParameterView {
   const float* values = nullptr;
   const void* low = nullptr;
   float* gradients = nullptr;
+  // The first micro-batch of a step (of a group) sets the gradients of the matrices, the others add to them: those need
+  // no zeros (GradientRange::set_by_first).
+  bool first_micro_batch = false;
 };
 
 // Where in the gradient arena a stage adds its gradients, and when: a streamed head in F, all others in W.
@@ -61,6 +64,7 @@ struct GradientRange {
   std::int64_t offset = 0;  // elements from the start of the gradient arena
   std::int64_t elements = 0;
   bool in_forward = false;
+  bool set_by_first = false;  // needs no zeros: see ParameterView::first_micro_batch
 };
 std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaLayout& layout);
 

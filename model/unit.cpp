@@ -28,7 +28,15 @@ UnitSizes unit_sizes(const StageShape& shape, Precision precision) {
 
 Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias) {
   return {parameter(sizes, parameters, weight), parameter(sizes, parameters, bias), gradient(parameters, weight),
-          gradient(parameters, bias)};
+          gradient(parameters, bias), parameters.first_micro_batch};
+}
+
+void weight_gradient(Device& device, const Affine& linear, const void* in, const void* dout, std::int64_t N,
+                     std::int64_t C, std::int64_t OC) {
+  if (linear.first)
+    device.matmul_first_backward_weight(linear.dweight, linear.dbias, in, dout, N, C, OC);
+  else
+    device.matmul_backward_weight(linear.dweight, linear.dbias, in, dout, N, C, OC);
 }
 
 NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes) {

@@ -62,6 +62,7 @@ struct Affine {
   const void* bias = nullptr;
   float* dweight = nullptr;
   float* dbias = nullptr;
+  bool first = false;  // dweight of a matrix product is set, not added to (ParameterView::first_micro_batch)
 };
 
 // LayerNorm: statistics of the forward, and this micro-batch's gradients of weight and bias. backward_input computes
@@ -165,6 +166,9 @@ void head_logits(Device& device, const HeadUnit& unit, void* logits, std::int64_
 // Parameters are read at activation precision. Null where the view has none (counting bytes, validation).
 Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias);
 NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes);
+// dweight and dbias of out(N,OC) = in(N,C) weight^T + bias
+void weight_gradient(Device& device, const Affine& linear, const void* in, const void* dout, std::int64_t N,
+                     std::int64_t C, std::int64_t OC);
 void norm_forward(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors, void* out,
                   const void* x);
 // dx = dresidual + LayerNorm's share (dresidual may be null), and the gradients of weight and bias into `tensors`

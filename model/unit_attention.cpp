@@ -49,8 +49,8 @@ void backward_input(Device& device, const AttentionUnit& unit, void* dx) {
 void backward_weight(Device& device, const AttentionUnit& unit) {
   const std::int64_t N = unit.sizes.rows();
   const std::int64_t C = unit.sizes.C;
-  device.matmul_backward_weight(unit.projection.dweight, unit.projection.dbias, unit.attended, unit.dy, N, C, C);
-  device.matmul_backward_weight(unit.qkv.dweight, unit.qkv.dbias, unit.norm_out, unit.dqkv, N, C, 3 * C);
+  weight_gradient(device, unit.projection, unit.attended, unit.dy, N, C, C);
+  weight_gradient(device, unit.qkv, unit.norm_out, unit.dqkv, N, C, 3 * C);
   add_norm_gradients(device, unit.sizes, unit.norm, unit.norm_tensors);
 }
 

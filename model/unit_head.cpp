@@ -37,8 +37,10 @@ void chunk_backward_input(Device& device, const HeadUnit& unit, Chunk chunk) {
 }
 
 void chunk_backward_weight(Device& device, const HeadUnit& unit, Chunk chunk) {
-  device.matmul_backward_weight(unit.classifier.dweight, nullptr, chunk_hidden(unit.norm_out, unit, chunk),
-                                chunk_logits(unit, chunk), chunk.rows, unit.sizes.C, unit.sizes.Vp);
+  Affine classifier = unit.classifier;
+  classifier.first = classifier.first && chunk.begin == 0;
+  weight_gradient(device, classifier, chunk_hidden(unit.norm_out, unit, chunk), chunk_logits(unit, chunk), chunk.rows,
+                  unit.sizes.C, unit.sizes.Vp);
 }
 
 Affine classifier(const UnitSizes& sizes, const ModelConfig& model, const ParameterView& parameters) {

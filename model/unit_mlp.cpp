@@ -48,8 +48,8 @@ void backward_input(Device& device, const MlpUnit& unit, void* dx) {
 void backward_weight(Device& device, const MlpUnit& unit) {
   const std::int64_t N = unit.sizes.rows();
   const std::int64_t C = unit.sizes.C;
-  device.matmul_backward_weight(unit.down.dweight, unit.down.dbias, unit.gelu_out, unit.dy, N, 4 * C, C);
-  device.matmul_backward_weight(unit.up.dweight, unit.up.dbias, unit.norm_out, unit.dpre, N, C, 4 * C);
+  weight_gradient(device, unit.down, unit.gelu_out, unit.dy, N, 4 * C, C);
+  weight_gradient(device, unit.up, unit.norm_out, unit.dpre, N, C, 4 * C);
   add_norm_gradients(device, unit.sizes, unit.norm, unit.norm_tensors);
 }
 

@@ -10,7 +10,7 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// True where micro-batch `mb` is the last of its group: groups end at floor(m * g / G), g = 1 .. G.
+// True where the mb-th micro-batch is the last of its group: groups end at floor(m * g / G), g = 1 .. G.
 bool ends_group(int mb, int m, int groups) {
   for (int g = 1; g <= groups; ++g) {
     if (static_cast<std::int64_t>(m) * g / groups == mb + 1) return true;
@@ -36,6 +36,7 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
   for (const StagePlan& stage : rank_plan_.stages) stages_.emplace_back(device_, stage.shape);
   for (const Ring& ring : rank_plan_.rings)
     rings_.push_back({std::vector<Ticket>(static_cast<std::size_t>(ring.slots)), 0, 0});
+  progress_.resize(rank_plan_.stages.size());
   marks_.reserve(rank_plan_.actions.size());
   last_progress_ = steady_seconds();
 }
@@ -49,6 +50,7 @@ void Executor::open() {
 void Executor::train_step(float dloss, const std::function<void(std::size_t)>& after_action) {
   mode_ = Mode::training;
   dloss_ = dloss;
+  clear_gradients();
   run(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, after_action);
 }
 
@@ -129,7 +131,8 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
       .layout = &rank_plan_.layout,
       .values = memory_.parameters(),
       .low = memory_.low_parameters(),
-      .gradients = memory_.group_gradients() != nullptr ? memory_.group_gradients() : memory_.gradients()};
+      .gradients = memory_.group_gradients() != nullptr ? memory_.group_gradients() : memory_.gradients(),
+      .first_micro_batch = mode_ == Mode::training && begins_group(action)};
   void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
   void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
   const bool forward = action.op == Op::forward;
@@ -149,20 +152,57 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   if (forward) stage.forward(slots, parameters, dloss_, mode_ == Mode::training);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
-  if (mode_ == Mode::training && memory_.group_gradients() != nullptr) flush_group(action);
+  if (mode_ != Mode::training) return;
+  if (memory_.group_gradients() != nullptr) flush_group(action);
+  StageProgress& progress = progress_[static_cast<std::size_t>(&stage_plan - rank_plan_.stages.data())];
+  if (forward) ++progress.forwards;
+  if (action.op == Op::backward || action.op == Op::backward_weight) ++progress.weights;
+}
+
+// Which of its stage's micro-batches an action is, counted in the order in which they run: gradients are added in F (of
+// a streamed head) or in W, and groups follow that order also where a hand-written list has another one.
+int Executor::micro_batches_before(const Action& action) const {
+  const StagePlan& stage = rank_plan_.stage_plan(action.stage);
+  const StageProgress& progress = progress_[static_cast<std::size_t>(&stage - rank_plan_.stages.data())];
+  return action.op == Op::forward ? progress.forwards : progress.weights;
+}
+
+bool Executor::begins_group(const Action& action) const {
+  const int before = micro_batches_before(action);
+  const BatchShape& batch = plan_.request.batch;
+  return before == 0 ||
+         (memory_.group_gradients() != nullptr && ends_group(before - 1, batch.micro_batches, batch.groups));
+}
+
+// Sets to zero what the first micro-batch will add to.
+void Executor::clear_gradients() {
+  constexpr std::int64_t kFloat = sizeof(float);
+  progress_.assign(rank_plan_.stages.size(), {});
+  if (!plan_.request.computes) return;
+  if (memory_.group_gradients() != nullptr) {
+    device_.zero(memory_.gradients(), rank_plan_.layout.gradient_elements * kFloat);
+    return;  // a group's sums are set to zero when they join the total
+  }
+  for (const StagePlan& stage : rank_plan_.stages) {
+    for (const GradientRange& range : gradient_ranges(stage.shape, rank_plan_.layout)) {
+      if (!range.set_by_first) device_.zero(memory_.gradients() + range.offset, range.elements * kFloat);
+    }
+  }
 }
 
 // After the last micro-batch of a group has added its part to a tensor's group sum, the group joins the total. The
 // matrix of a streamed head gets its gradient in F, everything else in W.
 void Executor::flush_group(const Action& action) {
   const BatchShape& batch = plan_.request.batch;
-  if (action.op == Op::backward_input || !ends_group(action.micro_batch, batch.micro_batches, batch.groups)) return;
+  if (action.op == Op::backward_input || !ends_group(micro_batches_before(action), batch.micro_batches, batch.groups)) {
+    return;
+  }
   const StageShape& shape = rank_plan_.stage_plan(action.stage).shape;
   for (const GradientRange& range : gradient_ranges(shape, rank_plan_.layout)) {
     if (range.in_forward != (action.op == Op::forward)) continue;
     float* group = memory_.group_gradients() + range.offset;
     device_.add(memory_.gradients() + range.offset, group, range.elements);
-    device_.zero(group, range.elements * static_cast<std::int64_t>(sizeof(float)));
+    if (!range.set_by_first) device_.zero(group, range.elements * static_cast<std::int64_t>(sizeof(float)));
   }
 }
 

@@ -57,6 +57,10 @@ class Executor {
   double last_progress() const { return last_progress_; }
 
  private:
+  struct StageProgress {
+    int forwards = 0;  // micro-batches done in this step
+    int weights = 0;
+  };
   struct RingState {
     std::vector<Ticket> tickets;  // per slot
     int posted = 0;               // receives started in this list
@@ -69,6 +73,9 @@ class Executor {
   void post_receive(std::size_t ring);
   void wait_for(const ActionPlan& plan);
   void work(const Action& action, const ActionPlan& plan);
+  int micro_batches_before(const Action& action) const;
+  bool begins_group(const Action& action) const;
+  void clear_gradients();
   void flush_group(const Action& action);
   void send(const ActionPlan& plan);
 
@@ -78,7 +85,8 @@ class Executor {
   const RankPlan& rank_plan_;
   RankMemory& memory_;
   ChannelTable table_;
-  std::vector<Stage> stages_;  // parallel to rank_plan_.stages
+  std::vector<Stage> stages_;            // parallel to rank_plan_.stages
+  std::vector<StageProgress> progress_;  // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
   Mode mode_ = Mode::training;

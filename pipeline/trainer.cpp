@@ -87,11 +87,7 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch) {
   const BatchShape& shape = plan_.request.batch;
   const double begin = steady_ms();
   const bool computes = plan_.request.computes;
-  if (computes) {
-    load_tokens(batch);
-    device_.zero(memory_.gradients(),
-                 memory_.plan().layout.gradient_elements * static_cast<std::int64_t>(sizeof(float)));
-  }
+  if (computes) load_tokens(batch);
   issued_ = 0;
   const auto dloss = static_cast<float>(1.0 / static_cast<double>(shape.step_tokens()));
   executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });

@@ -127,7 +127,11 @@ class CpuDevice final : public Device {
   }
   void matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
                               std::int64_t C, std::int64_t OC) override {
-    cpu::matmul_backward_weight(pool_, dweight, dbias, fp32(in), fp32(dout), N, C, OC);
+    cpu::matmul_backward_weight(pool_, dweight, dbias, fp32(in), fp32(dout), true, N, C, OC);
+  }
+  void matmul_first_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
+                                    std::int64_t C, std::int64_t OC) override {
+    cpu::matmul_backward_weight(pool_, dweight, dbias, fp32(in), fp32(dout), false, N, C, OC);
   }
 
   void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,

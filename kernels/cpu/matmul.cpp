@@ -95,10 +95,10 @@ void matmul_gelu_backward_input(ThreadPool& pool, Scratch scratch, float* dpre, 
 }
 
 void matmul_backward_weight(ThreadPool& pool, float* dweight, float* dbias, const float* in, const float* dout,
-                            std::int64_t N, std::int64_t C, std::int64_t OC) {
+                            bool accumulate, std::int64_t N, std::int64_t C, std::int64_t OC) {
   for_each_tile(pool, OC, C, weight_tiles(OC, C), [&](const Tile& tile, int worker) {
     multiply_tile(pool, worker, tile, dweight + tile.row * C + tile.column, C, {dout, OC, true}, {in, C, false}, N,
-                  true);
+                  accumulate);
   });
   if (dbias == nullptr) return;
   pool.run_blocks(OC, kStripColumns, [&](std::int64_t begin, std::int64_t end) {

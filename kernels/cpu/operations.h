@@ -50,8 +50,9 @@ void matmul_backward_input(ThreadPool& pool, float* din, const float* dout, cons
                            std::int64_t C, std::int64_t OC);
 void matmul_gelu_backward_input(ThreadPool& pool, Scratch scratch, float* dpre, const float* dout, const float* weight,
                                 const float* pre, std::int64_t N, std::int64_t C, std::int64_t OC);
+// accumulate false: dweight is set, not added to
 void matmul_backward_weight(ThreadPool& pool, float* dweight, float* dbias, const float* in, const float* dout,
-                            std::int64_t N, std::int64_t C, std::int64_t OC);
+                            bool accumulate, std::int64_t N, std::int64_t C, std::int64_t OC);
 
 // attention.cpp
 void attention_forward(ThreadPool& pool, Scratch scratch, float* out, float* lse, const float* qkv, std::int64_t B,

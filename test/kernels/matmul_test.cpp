@@ -90,6 +90,16 @@ TEST_P(MatmulTest, BackwardWeightAddsToWhatIsThere) {
   EXPECT_TRUE(same_bits(alone.values(), dweight.values()));
 }
 
+TEST_P(MatmulTest, FirstBackwardWeightSetsWhateverWasThere) {
+  const Floats zeros(weight_.size(), 0.0F), nans(weight_.size(), std::numeric_limits<float>::quiet_NaN());
+  Buffer added(device_, zeros), set(device_, nans), added_bias(device_, bias_), set_bias(device_, bias_),
+      in(device_, in_), dout(device_, dout_);
+  device_.matmul_backward_weight(added, added_bias, in, dout, N_, C_, OC_);
+  device_.matmul_first_backward_weight(set, set_bias, in, dout, N_, C_, OC_);
+  EXPECT_TRUE(same_bits(set.values(), added.values()));
+  EXPECT_TRUE(same_bits(set_bias.values(), added_bias.values()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, MatmulTest, testing::ValuesIn(kSizes));
 
 TEST(MatmulBits, DoNotDependOnThreads) {
