@@ -40,6 +40,8 @@ class Communicator {
     int destination = 0;
   };
   virtual void open_channels(std::span<const ChannelEnds> channels) = 0;
+  // Says that all_reduce, reduce_scatter or all_gather will be used: what they need is made here (collective).
+  virtual void open_collectives() {}
 
   // Starts sending `bytes` bytes from `data` on a channel of which this rank is the source, after everything that is
   // already enqueued on the device's compute stream. `data` stays untouched until the ticket is done.
@@ -52,6 +54,9 @@ class Communicator {
   virtual bool done(Ticket ticket) = 0;
   // Orders what the device computes next after the operation: the host waits (cpu), or the compute stream does (cuda).
   virtual void await(Ticket ticket) = 0;
+  // The host waits, calling the idle hook, until the compute stream has passed every await() so far. Nothing to do where
+  // await() itself waits on the host.
+  virtual void catch_up() {}
   // Called again and again while the host waits in await(): it may move other communicators on, and it may throw when
   // the wait has lasted too long.
   void set_idle_hook(std::function<void()> hook) { idle_hook_ = std::move(hook); }

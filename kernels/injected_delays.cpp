@@ -46,6 +46,7 @@ class DelayedCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void open_channels(std::span<const ChannelEnds> channels) override { inner_->open_channels(channels); }
+  void open_collectives() override { inner_->open_collectives(); }
 
   Ticket send(int channel, const void* data, std::int64_t bytes) override {
     const double transfer = spec_.bandwidth > 0 ? static_cast<double>(bytes) / (spec_.bandwidth * 1e6) : 0;
@@ -81,6 +82,7 @@ class DelayedCommunicator final : public Communicator {
       return false;
     });
   }
+  void catch_up() override { inner_->catch_up(); }
   void progress() override {
     release_due();
     inner_->progress();

@@ -94,6 +94,7 @@ void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan
     waiting_ring_ = static_cast<int>(i);
     for (const Ticket ticket : rings_[i].tickets) pipeline_.await(ticket);
   }
+  pipeline_.catch_up();
   current_ = nullptr;
   phase_ = Phase::idle;
 }

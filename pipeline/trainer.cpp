@@ -47,6 +47,13 @@ void Trainer::set_hooks(std::function<void()> while_computing, std::function<voi
   }
 }
 
+void Trainer::open() {
+  executor_.open();
+  for (Communicator* group : {groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
+    if (group != nullptr) group->open_collectives();
+  }
+}
+
 // ---- one step
 // --------------------------------------------------------------------------------------------------------
 

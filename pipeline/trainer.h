@@ -59,8 +59,8 @@ class Trainer {
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting);
 
-  // Opens the channels; collective, before the first step, validation or measurement.
-  void open() { executor_.open(); }
+  // Opens channels and collectives; collective, before the first step, validation or measurement.
+  void open();
 
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
