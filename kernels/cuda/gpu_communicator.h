@@ -1,0 +1,30 @@
+// Chooses how the ranks of a job that compute on GPUs talk to each other.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/communicator.h"
+#include "kernels/device.h"
+
+namespace train_gpt {
+
+// Before the first use of CUDA in the process: lets up to 32 streams reach the GPU by queues of their own (the default of 8
+// is less than the channels of a V-shaped placement, and a blocked stream would block a stranger behind it in its queue).
+// A CUDA_DEVICE_MAX_CONNECTIONS that is set already stays.
+void prepare_cuda_environment();
+
+struct GpuCommunicator {
+  std::unique_ptr<Communicator> communicator;
+  std::string notice;  // one line for people; empty where there is nothing to say
+};
+
+// NCCL where every rank of `host` has a GPU of its own, else staging through `host`. Collective; takes over `host`. The
+// device, of make_cuda_device, outlives the communicator.
+GpuCommunicator make_gpu_communicator(std::unique_ptr<Communicator> host, const Device& device);
+
+// Throws std::invalid_argument when `ranks_here` ranks of this host cannot share its `gpus` GPUs: a GPU in an exclusive
+// compute mode admits one process.
+void check_gpus_can_be_shared(int ranks_here, int gpus);
+
+}  // namespace train_gpt

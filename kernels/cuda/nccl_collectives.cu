@@ -1,0 +1,103 @@
+#include "kernels/cuda/nccl_collectives.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/check.h"
+
+namespace train_gpt::cuda {
+namespace {
+
+// data(n) = ((x0 + x1) + x2) + ..; x of rank r is staging(r, :) with rows of `stride`, that of `rank` is data itself.
+__global__ void sum_in_rank_order_kernel(float* data, const float* staging, int rank, int ranks, std::int64_t stride,
+                                         std::int64_t n) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const float mine = data[i];
+  float sum = rank == 0 ? mine : staging[i];
+  for (int r = 1; r < ranks; ++r) sum += r == rank ? mine : staging[r * stride + i];
+  data[i] = sum;
+}
+
+}  // namespace
+
+NcclCollectives::NcclCollectives(NcclLink& link, int rank, int size) : link_(link), rank_(rank), size_(size) {
+  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&staging_),
+                        static_cast<std::size_t>(size_ * kSliceElements) * sizeof(float)));
+}
+
+NcclCollectives::~NcclCollectives() { cudaFree(staging_); }
+
+void NcclCollectives::connect() {
+  const std::int64_t count = std::int64_t{64} * size_;
+  float* data = staging_ + rank_ * kSliceElements;  // the only row that no peer's slice comes to
+  CUDA_CHECK(cudaMemsetAsync(data, 0, static_cast<std::size_t>(count) * sizeof(float), link_.stream()));
+  all_reduce(data, count);
+  all_gather(data, count);
+}
+
+void NcclCollectives::all_reduce(float* data, std::int64_t count) {
+  if (size_ == 2) {
+    check(ncclAllReduce(data, data, static_cast<std::size_t>(count), ncclFloat, ncclSum, link_.communicator(),
+                        link_.stream()),
+          link_.communicator(), "all-reduce on " + link_.name());
+    return;
+  }
+  reduce_scatter(data, count);
+  all_gather(data, count);
+}
+
+void NcclCollectives::reduce_scatter(float* data, std::int64_t count) {
+  std::int64_t longest = 0;
+  for (int r = 0; r < size_; ++r) {
+    const Communicator::Piece piece = Communicator::piece(count, r, size_);
+    longest = std::max(longest, piece.end - piece.begin);
+  }
+  for (std::int64_t round = 0; round * kSliceElements < longest; ++round) reduce_round(data, count, round);
+}
+
+// Every rank gets the peers' slices of its piece, and adds.
+void NcclCollectives::reduce_round(float* data, std::int64_t count, std::int64_t round) {
+  const auto slice = [&](int owner) {
+    const Communicator::Piece piece = Communicator::piece(count, owner, size_);
+    const std::int64_t begin = std::min(piece.begin + round * kSliceElements, piece.end);
+    return Communicator::Piece{begin, std::min(begin + kSliceElements, piece.end)};
+  };
+  const Communicator::Piece mine = slice(rank_);
+  const std::int64_t n = mine.end - mine.begin;
+  check(ncclGroupStart(), nullptr, "group");
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const Communicator::Piece theirs = slice(peer);
+    check(ncclSend(data + theirs.begin, static_cast<std::size_t>(theirs.end - theirs.begin), ncclFloat, peer,
+                   link_.communicator(), link_.stream()),
+          link_.communicator(), "reduce-scatter on " + link_.name());
+    check(ncclRecv(staging_ + peer * kSliceElements, static_cast<std::size_t>(n), ncclFloat, peer,
+                   link_.communicator(), link_.stream()),
+          link_.communicator(), "reduce-scatter on " + link_.name());
+  }
+  check(ncclGroupEnd(), link_.communicator(), "reduce-scatter on " + link_.name());
+  if (n == 0) return;
+  constexpr int kThreads = 256;
+  const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
+  sum_in_rank_order_kernel<<<blocks, kThreads, 0, link_.stream()>>>(data + mine.begin, staging_, rank_, size_,
+                                                                    kSliceElements, n);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+void NcclCollectives::all_gather(float* data, std::int64_t count) {
+  const Communicator::Piece mine = Communicator::piece(count, rank_, size_);
+  check(ncclGroupStart(), nullptr, "group");
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const Communicator::Piece theirs = Communicator::piece(count, peer, size_);
+    check(ncclSend(data + mine.begin, static_cast<std::size_t>(mine.end - mine.begin), ncclFloat, peer,
+                   link_.communicator(), link_.stream()),
+          link_.communicator(), "all-gather on " + link_.name());
+    check(ncclRecv(data + theirs.begin, static_cast<std::size_t>(theirs.end - theirs.begin), ncclFloat, peer,
+                   link_.communicator(), link_.stream()),
+          link_.communicator(), "all-gather on " + link_.name());
+  }
+  check(ncclGroupEnd(), link_.communicator(), "all-gather on " + link_.name());
+}
+
+}  // namespace train_gpt::cuda
