@@ -130,6 +130,7 @@ include test/emulator/emulator.mk
 test: test-emulator
 ifneq ($(EMULATOR_CUDA_INCLUDE),)
 include test/cuda/cuda_tests.mk
+include test/cuda/trainer_tests.mk
 endif
 
 demo: train_gpt

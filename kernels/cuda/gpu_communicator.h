@@ -9,9 +9,9 @@
 
 namespace train_gpt {
 
-// Before the first use of CUDA in the process: lets up to 32 streams reach the GPU by queues of their own (the default of 8
-// is less than the channels of a V-shaped placement, and a blocked stream would block a stranger behind it in its queue).
-// A CUDA_DEVICE_MAX_CONNECTIONS that is set already stays.
+// Before the first use of CUDA in the process: lets up to 32 streams reach the GPU by queues of their own (the default
+// of 8 is less than the channels of a V-shaped placement, and a blocked stream would block a stranger behind it in its
+// queue). A CUDA_DEVICE_MAX_CONNECTIONS that is set already stays.
 void prepare_cuda_environment();
 
 struct GpuCommunicator {

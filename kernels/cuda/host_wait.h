@@ -1,5 +1,5 @@
-// How the host waits for a GPU: by asking. Short naps at first and never long ones, because a host that wakes late lets its
-// GPU run dry; a core per GPU is the rule, but ranks may outnumber cores.
+// How the host waits for a GPU: by asking. Short naps at first and never long ones, because a host that wakes late lets
+// its GPU run dry; a core per GPU is the rule, but ranks may outnumber cores.
 #pragma once
 
 #include <sched.h>

@@ -71,8 +71,8 @@ void NcclCollectives::reduce_round(float* data, std::int64_t count, std::int64_t
     check(ncclSend(data + theirs.begin, static_cast<std::size_t>(theirs.end - theirs.begin), ncclFloat, peer,
                    link_.communicator(), link_.stream()),
           link_.communicator(), "reduce-scatter on " + link_.name());
-    check(ncclRecv(staging_ + peer * kSliceElements, static_cast<std::size_t>(n), ncclFloat, peer,
-                   link_.communicator(), link_.stream()),
+    check(ncclRecv(staging_ + peer * kSliceElements, static_cast<std::size_t>(n), ncclFloat, peer, link_.communicator(),
+                   link_.stream()),
           link_.communicator(), "reduce-scatter on " + link_.name());
   }
   check(ncclGroupEnd(), link_.communicator(), "reduce-scatter on " + link_.name());

@@ -57,7 +57,8 @@ class RunAhead {
   RunAhead(const RunAhead&) = delete;
   RunAhead& operator=(const RunAhead&) = delete;
 
-  // The event behind the await that was made kDepth awaits ago (null: there was none), to be waited for before record().
+  // The event behind the await that was made kDepth awaits ago (null: there was none), to be waited for before
+  // record().
   cudaEvent_t oldest() const;
   // Marks one more await on the compute stream.
   void record();

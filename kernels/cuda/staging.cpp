@@ -22,7 +22,11 @@ void Staging::copy(void* out, const void* host, std::int64_t bytes, cudaStream_t
     const auto size = static_cast<std::size_t>(std::min(kPieceBytes, bytes - begin));
     const std::int64_t piece = next_++ % kPieces;
     cudaEvent_t copied = copied_[static_cast<std::size_t>(piece)];
-    CUDA_CHECK(cudaEventSynchronize(copied));
+    if (const cudaError_t status = cudaEventQuery(copied); status != cudaSuccess) {
+      if (status != cudaErrorNotReady) CUDA_CHECK(status);
+      (void)cudaGetLastError();
+      CUDA_CHECK(cudaEventSynchronize(copied));
+    }
     char* pinned = memory_ + piece * kPieceBytes;
     std::memcpy(pinned, static_cast<const char*>(host) + begin, size);
     CUDA_CHECK(cudaMemcpyAsync(static_cast<char*>(out) + begin, pinned, size, cudaMemcpyHostToDevice, stream));

@@ -4,7 +4,8 @@
 #   make test-cuda     plain build, small sizes: seconds; part of make test
 #   make check-cuda    all sizes, sanitizers, race detector, and every barrier and wait left out once; part of make check
 
-CUDA_SOURCES := $(wildcard kernels/cuda/*.cu) $(wildcard kernels/cuda/*.cpp)
+# Communication is tested by trainer_tests.mk.
+CUDA_SOURCES := $(filter-out %_communicator.cpp %/side_stream.cpp %/nccl_link.cpp %/nccl_collectives.cu,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp))
 CUDA_TEST_SOURCES := $(CUDA_SOURCES) $(wildcard test/cuda/*_test.cpp) test/kernels/reference.cpp test/pipeline/training_runs.cpp
 CUDA_TEST_BUILDS := plain asan race
 # All that knows no CUDA, as the product has it.

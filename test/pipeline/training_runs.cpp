@@ -32,12 +32,16 @@ Batch batch_of(std::int64_t step) {
 }  // namespace
 
 Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, const AfterStep& after_step) {
+  const auto device = run.make_device ? run.make_device() : make_cpu_device(run.threads);
+  return train_rank(world, *device, run, delays, after_step);
+}
+
+Outcome train_rank(Communicator& world, Device& device, const Run& run, const Delays& delays,
+                   const AfterStep& after_step) {
   const ModelConfig model{
       .layers = 3, .heads = run.heads, .hidden = run.hidden, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
-  const auto device = run.make_device ? run.make_device() : make_cpu_device(run.threads);
   PlanRequest request;
   request.model = model;
-  request.precision = device->precision();
   request.batch = {.rows = run.rows,
                    .seq_len = kSeqLen,
                    .micro_batches = run.micro_batches,
@@ -49,7 +53,8 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, co
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
-  request.workspace_bytes = device->workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
+  request.precision = device.precision();
+  request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
   const Plan plan = make_plan(request);
   const OptimizerSettings optimizer{
       .learning_rate = {.shape = LearningRateShape::cosine, .peak = 1e-2, .steps = run.steps, .warmup_steps = 1},
@@ -57,7 +62,7 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, co
       .grad_clip = run.grad_clip};
 
   Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
-  Trainer trainer(*device, groups, plan, optimizer);
+  Trainer trainer(device, groups, plan, optimizer);
   trainer.open();
   if (run.resume_from.empty()) {
     trainer.initialise(7);

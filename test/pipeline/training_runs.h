@@ -56,6 +56,9 @@ struct Delays {
 // `after_step` is called on every rank.
 using AfterStep = std::function<void(std::int64_t step)>;
 Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
+// Likewise on a device of the caller's, in its precision.
+Outcome train_rank(Communicator& world, Device& device, const Run& run, const Delays& delays = {},
+                   const AfterStep& after_step = {});
 
 // All ranks as threads. Layers 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping
 // at 0.5.

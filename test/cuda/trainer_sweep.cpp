@@ -1,0 +1,257 @@
+// The trainer on emulated GPUs: executor, trainer, cuda device, NCCL and staged communicators as in the product.
+//
+//   EMULATOR_DEVICES=4 mpirun -n 4 trainer_sweep [--full] [--only TEXT]
+//
+// Bits: every schedule on 2 and 4 ranks against one rank, fp32 and bf16. Curves: bf16 within 1% of fp32. Golden: the
+// losses of llm.c's trainer. Quiet steps: after step 0 no call waits for the device, allocates, or makes a stream or
+// communicator (the read-back at the end of a step polls an event). Prints `N passed, N failed` on rank 0.
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "counters.h"  // of the emulator
+#include "kernels/cpu/mpi_communicator.h"
+#include "kernels/cuda/gpu_communicator.h"
+#include "kernels/cuda/staged_communicator.h"
+#include "model/checkpoint.h"
+#include "pipeline/schedule_catalog.h"
+#include "pipeline/trainer.h"
+#include "test/golden_formula.h"
+#include "test/pipeline/training_runs.h"
+
+namespace {
+
+using namespace train_gpt;
+using test::Outcome;
+using test::Run;
+
+struct Settings {
+  bool full = false;
+  std::string only;
+};
+
+// What must not grow from one step to the next.
+std::vector<std::int64_t> loud_calls() {
+  const emulator::Counters& c = emulator::counters();
+  return {c.host_synchronisations, c.allocations, c.frees, c.streams_created, c.communicators_created};
+}
+
+class Sweep {
+ public:
+  Sweep(const Settings& settings, int host_index) : settings_(settings) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      devices_[precision] = make_cuda_device(precision, host_index);
+    }
+    auto [communicator, notice] = make_gpu_communicator(make_mpi_communicator(), *devices_[Precision::fp32]);
+    world_ = std::move(communicator);
+    report("every rank has a GPU of its own", notice.empty());
+  }
+
+  void bits();
+  void curves();
+  void golden_losses();
+  int finish() const {
+    if (first()) std::printf("%d passed, %d failed\n", passed_, failed_);
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  bool first() const { return world_->rank() == 0; }
+  bool wanted(const std::string& name) const { return name.find(settings_.only) != std::string::npos; }
+  void report(const std::string& name, bool good) {
+    if (!first()) return;
+    (good ? passed_ : failed_)++;
+    if (!good) std::printf("failed: %s\n", name.c_str());
+    std::fflush(stdout);
+  }
+  // On the first ranks of the job; `quiet` says whether the steps after the first were.
+  Outcome run_case(const Run& run, Precision precision, bool staged, bool& quiet);
+  const Outcome& one_rank(const Run& run, Precision precision);
+  double golden_loss_difference(const std::string& path, const std::string& schedule, int p, int steps);
+
+  Settings settings_;
+  std::map<Precision, std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Communicator> world_;
+  std::map<std::tuple<Precision, int, int>, Outcome> references_;  // by precision, micro-batches, groups
+  int passed_ = 0;
+  int failed_ = 0;
+};
+
+Outcome Sweep::run_case(const Run& run, Precision precision, bool staged, bool& quiet) {
+  Device& device = *devices_[precision];
+  const bool takes_part = world_->rank() < run.ranks * run.replicas;
+  std::unique_ptr<Communicator> group;
+  if (staged) {
+    group = make_staged_communicator(make_mpi_communicator(), device)->split(takes_part ? 1 : 0, world_->rank());
+  } else {
+    // The stream is the device's, so the communicator is of this device too.
+    group =
+        make_gpu_communicator(make_mpi_communicator(), device).communicator->split(takes_part ? 1 : 0, world_->rank());
+  }
+  Outcome outcome;
+  std::vector<std::int64_t> after_first;
+  double loud = 0;
+  if (takes_part) {
+    outcome = test::train_rank(*group, device, run, {}, [&](std::int64_t step) {
+      if (step == 0) after_first = loud_calls();
+      if (loud_calls() != after_first) loud = 1;
+    });
+  }
+  world_->all_reduce_host({&loud, 1});
+  quiet = loud == 0;
+  return outcome;
+}
+
+const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
+  Outcome& reference = references_[{precision, run.micro_batches, run.groups}];
+  if (reference.hash.empty()) {
+    Run alone = run;
+    alone.schedule = "gpipe";
+    alone.ranks = alone.replicas = 1;
+    alone.micro_batches = run.micro_batches * run.replicas;
+    alone.chunks = 0;
+    bool quiet = false;
+    reference = run_case(alone, precision, /*staged=*/false, quiet);
+    if (first() && reference.hash.empty()) std::abort();
+    report("quiet steps on one rank", quiet);
+    if (!first()) reference.hash = "known to rank 0";
+  }
+  return reference;
+}
+
+void Sweep::bits() {
+  struct Case {
+    std::string schedule;
+    int ranks;
+    int replicas = 1;
+    bool staged = false;
+  };
+  std::vector<Case> cases;
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"}) {
+    for (const int p : {2, 4}) cases.push_back({.schedule = schedule, .ranks = p});
+  }
+  cases.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2});
+  cases.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
+  for (const std::string schedule : {"1f1b", "zb-v", "dualpipe"}) {
+    cases.push_back({.schedule = schedule, .ranks = 2, .staged = true});
+    if (settings_.full) cases.push_back({.schedule = schedule, .ranks = 4, .staged = true});
+  }
+  cases.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .staged = true});
+  for (const Case& one : cases) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      const std::string name = one.schedule + " p=" + std::to_string(one.ranks) + " d=" + std::to_string(one.replicas) +
+                               (precision == Precision::bf16 ? " bf16" : " fp32") + (one.staged ? " staged" : "");
+      if (!wanted(name) || one.ranks * one.replicas > world_->size()) continue;
+      Run run;
+      run.schedule = one.schedule;
+      run.ranks = one.ranks;
+      run.replicas = one.replicas;
+      run.micro_batches = (one.schedule == "dualpipe" ? 2 * one.ranks : 4) / one.replicas;
+      run.groups = one.schedule == "dualpipe" ? 2 : one.replicas;
+      run.steps = settings_.full ? 6 : 2;
+      const Outcome& expected = one_rank(run, precision);
+      if (one.replicas > 1) run.groups = 1;
+      bool quiet = false;
+      const Outcome actual = run_case(run, precision, one.staged, quiet);
+      report(name + ": other bits than one rank", !first() || actual == expected);
+      if (!one.staged) report(name + ": a step after the first waits or allocates", quiet);
+    }
+  }
+}
+
+void Sweep::curves() {
+  if (!wanted("curves")) return;
+  Run run;
+  run.schedule = "1f1b";
+  run.ranks = 2;
+  run.steps = settings_.full ? 12 : 4;
+  bool quiet = false;
+  const Outcome wide = run_case(run, Precision::fp32, false, quiet);
+  const Outcome narrow = run_case(run, Precision::bf16, false, quiet);
+  bool close = true;
+  for (std::size_t i = 0; i < wide.losses.size(); ++i) {
+    close = close && std::abs(narrow.losses[i] - wide.losses[i]) < 0.01 * wide.losses[i];
+  }
+  report("the bf16 losses are more than 1% from those of fp32", close);
+}
+
+// The largest difference to the losses of the public trainer, on rank 0.
+double Sweep::golden_loss_difference(const std::string& path, const std::string& schedule, int p, int steps) {
+  Device& device = *devices_[Precision::fp32];
+  const bool takes_part = world_->rank() < p;
+  const auto group = world_->split(takes_part ? 1 : 0, world_->rank());
+  double worst = 0;
+  if (takes_part) {
+    const ModelFile file(path);
+    PlanRequest request;
+    request.model = file.config();
+    request.batch = {.rows = 1, .seq_len = golden::kSeqLen, .micro_batches = static_cast<int>(golden::kRows)};
+    request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = request.batch.micro_batches});
+    request.partition = uniform_partition(request.model, request.schedule.placement.depth());
+    request.workspace_bytes = device.workspace_bytes(1, golden::kSeqLen, request.model.hidden, request.model.heads,
+                                                     request.model.padded_vocab());
+    const Plan plan = make_plan(request);
+    Groups groups = make_groups(*group, make_layout(p, 1), request.schedule, request.model);
+    Trainer trainer(device, groups, plan,
+                    {.learning_rate = {.shape = LearningRateShape::constant, .peak = 1e-4, .steps = golden::kSteps},
+                     .adamw = {},
+                     .grad_clip = 0});
+    trainer.open();
+    trainer.load(file);
+    const std::vector<std::uint16_t> tokens = golden::tokens(golden::kTrainTokens, golden::kTrainSeed);
+    for (int step = 0; step < steps; ++step) {
+      const auto reader = [&](std::int64_t shift) {
+        return [&tokens, step, shift](std::int32_t* out, std::int64_t row) {
+          const auto* begin = tokens.data() + (step * golden::kRows + row) * golden::kSeqLen + shift;
+          std::copy(begin, begin + golden::kSeqLen, out);
+        };
+      };
+      const StepResult result = trainer.step(step, {.inputs = reader(0), .targets = reader(1)});
+      worst = std::max(worst, std::abs(result.loss - golden::kTrainLosses[static_cast<std::size_t>(step)]));
+    }
+  }
+  world_->barrier();
+  return worst;
+}
+
+void Sweep::golden_losses() {
+  if (!wanted("golden")) return;
+  long process = getpid();
+  world_->broadcast_host(&process, sizeof process, 0);
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("trainer_sweep." + std::to_string(process) + ".bin")).string();
+  if (first()) {
+    const std::vector<char> bytes = golden::checkpoint();
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  world_->barrier();
+  const int steps = settings_.full ? 10 : 2;
+  for (const auto& [schedule, p] : {std::pair{"1f1b", 4}, std::pair{"zb-v", 2}}) {
+    const double worst = golden_loss_difference(path, schedule, p, steps);
+    if (first()) std::printf("golden losses, %s on %d ranks: at most %.1e away\n", schedule, p, worst);
+    report(std::string("golden losses, ") + schedule, worst < golden::kTolerance);
+  }
+  if (first()) std::filesystem::remove(path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--full") == 0) settings.full = true;
+    if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) settings.only = argv[++i];
+  }
+  prepare_cuda_environment();
+  const MpiSession session;
+  Sweep sweep(settings, host_place().index);
+  sweep.bits();
+  sweep.curves();
+  sweep.golden_losses();
+  return sweep.finish();
+}
