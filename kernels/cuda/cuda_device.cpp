@@ -85,10 +85,8 @@ class CudaDevice final : public WithStream {
   }
   void to_device(void* out, const void* host, std::int64_t bytes) override { staging_.copy(out, host, bytes, stream_); }
   void to_host(void* host, const void* in, std::int64_t bytes) override {
-    if (bytes > 0) {
-      CUDA_CHECK(cudaMemcpyAsync(host, in, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
-    }
-    synchronize();
+    staging_.fetch(host, in, bytes, stream_, [this](cudaEvent_t event) { wait_for(event); });
+    marks_.renew_base();
   }
   void from_float(void* out, const float* in, std::int64_t n) override {
     if constexpr (std::is_same_v<Float, bf16>) {

@@ -17,20 +17,39 @@ Staging::~Staging() {
   cudaFreeHost(memory_);
 }
 
+std::int64_t Staging::claim() {
+  const std::int64_t piece = next_++ % kPieces;
+  cudaEvent_t copied = copied_[static_cast<std::size_t>(piece)];
+  const cudaError_t status = cudaEventQuery(copied);
+  if (status == cudaSuccess) return piece;
+  if (status != cudaErrorNotReady) CUDA_CHECK(status);
+  (void)cudaGetLastError();  // "not ready" is no error to be found by a later check
+  CUDA_CHECK(cudaEventSynchronize(copied));
+  return piece;
+}
+
 void Staging::copy(void* out, const void* host, std::int64_t bytes, cudaStream_t stream) {
   for (std::int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
     const auto size = static_cast<std::size_t>(std::min(kPieceBytes, bytes - begin));
-    const std::int64_t piece = next_++ % kPieces;
-    cudaEvent_t copied = copied_[static_cast<std::size_t>(piece)];
-    if (const cudaError_t status = cudaEventQuery(copied); status != cudaSuccess) {
-      if (status != cudaErrorNotReady) CUDA_CHECK(status);
-      (void)cudaGetLastError();
-      CUDA_CHECK(cudaEventSynchronize(copied));
-    }
+    const std::int64_t piece = claim();
     char* pinned = memory_ + piece * kPieceBytes;
     std::memcpy(pinned, static_cast<const char*>(host) + begin, size);
     CUDA_CHECK(cudaMemcpyAsync(static_cast<char*>(out) + begin, pinned, size, cudaMemcpyHostToDevice, stream));
+    CUDA_CHECK(cudaEventRecord(copied_[static_cast<std::size_t>(piece)], stream));
+  }
+}
+
+void Staging::fetch(void* host, const void* in, std::int64_t bytes, cudaStream_t stream,
+                    const std::function<void(cudaEvent_t)>& wait_for) {
+  for (std::int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    const auto size = static_cast<std::size_t>(std::min(kPieceBytes, bytes - begin));
+    const std::int64_t piece = claim();
+    cudaEvent_t copied = copied_[static_cast<std::size_t>(piece)];
+    char* pinned = memory_ + piece * kPieceBytes;
+    CUDA_CHECK(cudaMemcpyAsync(pinned, static_cast<const char*>(in) + begin, size, cudaMemcpyDeviceToHost, stream));
     CUDA_CHECK(cudaEventRecord(copied, stream));
+    wait_for(copied);
+    std::memcpy(static_cast<char*>(host) + begin, pinned, size);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace train_gpt::cuda {
@@ -18,8 +19,14 @@ class Staging {
 
   // `host` may be reused when this returns. Waits only where the ring is full of copies still under way.
   void copy(void* out, const void* host, std::int64_t bytes, cudaStream_t stream);
+  // Returns when the data is there; `wait_for` waits for an event.
+  void fetch(void* host, const void* in, std::int64_t bytes, cudaStream_t stream,
+             const std::function<void(cudaEvent_t)>& wait_for);
 
  private:
+  // A piece that no copy uses any more.
+  std::int64_t claim();
+
   static constexpr std::int64_t kPieces = 16;
   static constexpr std::int64_t kPieceBytes = std::int64_t{256} << 10;
 

@@ -36,10 +36,17 @@ struct Settings {
 };
 
 // What must not grow from one step to the next.
-std::vector<std::int64_t> loud_calls() {
-  const emulator::Counters& c = emulator::counters();
-  return {c.host_synchronisations, c.allocations, c.frees, c.streams_created, c.communicators_created};
-}
+struct LoudCalls {
+  explicit LoudCalls(const emulator::Counters& c)
+      : waits(c.host_synchronisations),
+        allocations(c.allocations + c.frees),
+        streams(c.streams_created),
+        communicators(c.communicators_created) {}
+  LoudCalls() = default;
+  bool operator==(const LoudCalls&) const = default;
+
+  std::int64_t waits = 0, allocations = 0, streams = 0, communicators = 0;
+};
 
 class Sweep {
  public:
@@ -94,12 +101,21 @@ Outcome Sweep::run_case(const Run& run, Precision precision, bool staged, bool& 
         make_gpu_communicator(make_mpi_communicator(), device).communicator->split(takes_part ? 1 : 0, world_->rank());
   }
   Outcome outcome;
-  std::vector<std::int64_t> after_first;
+  LoudCalls after_first;
   double loud = 0;
   if (takes_part) {
     outcome = test::train_rank(*group, device, run, {}, [&](std::int64_t step) {
-      if (step == 0) after_first = loud_calls();
-      if (loud_calls() != after_first) loud = 1;
+      const LoudCalls now(emulator::counters());
+      if (step == 0) after_first = now;
+      if (now == after_first) return;
+      if (loud == 0) {
+        std::fprintf(stderr, "rank %d, step %d: %d waits, %d allocations, %d streams, %d communicators\n",
+                     group->rank(), static_cast<int>(step), static_cast<int>(now.waits - after_first.waits),
+                     static_cast<int>(now.allocations - after_first.allocations),
+                     static_cast<int>(now.streams - after_first.streams),
+                     static_cast<int>(now.communicators - after_first.communicators));
+      }
+      loud = 1;
     });
   }
   world_->all_reduce_host({&loud, 1});

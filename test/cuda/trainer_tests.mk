@@ -4,7 +4,7 @@
 #   make check-cuda-trainer    more steps, other orders of streams, sanitizers, race detector, and every event wait left out once;
 #                              part of make check
 
-TRAINER_SWEEP := test/cuda/trainer_sweep.cpp $(wildcard kernels/cuda/*.cu)
+TRAINER_SWEEP := test/cuda/trainer_sweep.cpp $(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp)
 # The rest as the product has it.
 TRAINER_SWEEP_LIBRARY := $(BUILD)/test/pipeline/training_runs.o $(LIBRARY)
 
