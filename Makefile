@@ -65,12 +65,14 @@ $(BUILD)/train_gpt.o: train_gpt.cu $(BUILD)/config.mk
 CUDA_ARCHS ?= $(if $(filter test demo,$(MAKECMDGOALS)),$(lastword $(CUDA_DEFAULT_ARCHS)),$(CUDA_DEFAULT_ARCHS))
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),[sm_$(a)$(comma)compute_$(a)],sm_$(a)))
 # --fmad=false: as -ffp-contract=off above.
-NVCCFLAGS_ALL = -std=c++20 -O3 -ccbin $(CXX) $(CUDA_GENCODE) --fmad=false --Werror all-warnings -Xptxas -v -I. $(CUDA_CFLAGS) $(NVCCFLAGS)
+NVCCFLAGS_ALL = -std=c++20 -O3 -ccbin $(CXX) $(CUDA_GENCODE) --fmad=false --Werror all-warnings -Xptxas -v -I. $(CUDA_CFLAGS) $(NCCL_CFLAGS) $(NVCCFLAGS)
 NVCC_BUILD = $(BUILD)/nvcc-$(subst $() ,-,$(strip $(CUDA_ARCHS)))
 ifneq ($(CUDA_NVCC),)
-NVCC_OBJECTS = $(patsubst %.cu,$(NVCC_BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
-CUDA_OBJECTS = $(NVCC_OBJECTS) $(call objects,kernels/cuda)
-$(BUILD)/kernels/cuda/%.o: CXXFLAGS_ALL += $(CUDA_CFLAGS)
+# Without NCCL messages between ranks go through host memory and MPI.
+WITHOUT_NCCL = $(if $(NCCL_LIBS),,kernels/cuda/nccl_%)
+NVCC_OBJECTS = $(patsubst %.cu,$(NVCC_BUILD)/%.o,$(filter-out $(WITHOUT_NCCL),$(wildcard kernels/cuda/*.cu)))
+CUDA_OBJECTS = $(NVCC_OBJECTS) $(filter-out $(WITHOUT_NCCL:%=$(BUILD)/%),$(call objects,kernels/cuda))
+$(BUILD)/kernels/cuda/%.o: CXXFLAGS_ALL += $(CUDA_CFLAGS) $(NCCL_CFLAGS) $(if $(NCCL_LIBS),,-DTRAIN_GPT_WITHOUT_NCCL)
 $(BUILD)/commands/session.o: CXXFLAGS_ALL += -DTRAIN_GPT_CUDA
 $(BUILD)/commands/session.o: $(BUILD)/cuda.mk
 
@@ -87,7 +89,7 @@ $(LIBRARY): $(LIBRARY_OBJECTS)
 
 $(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(CUDA_OBJECTS) $(LIBRARY)
 	@echo "  link $@"
-	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(CUDA_LIBS) $(LDLIBS_ALL)
+	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(CUDA_LIBS) $(NCCL_LIBS) $(LDLIBS_ALL)
 
 train_gpt: $(BUILD)/train_gpt
 	@ln -sf $(BUILD)/train_gpt train_gpt

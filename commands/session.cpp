@@ -9,6 +9,10 @@
 #include <stdexcept>
 #include <vector>
 
+#if defined(TRAIN_GPT_CUDA)
+#include "kernels/cuda/gpu_communicator.h"
+#endif
+
 namespace train_gpt {
 namespace {
 
@@ -36,21 +40,19 @@ int thread_count(const Options& options, const HostPlace& place, int cores) {
 
 std::string plural(int n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
 
-// The GPU is chosen by the rank's number on its host. Ranks exchange tensors through MPI and host memory: until they
-// can do so between GPUs, the cuda device trains with one rank.
-std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlace& place, int ranks, int threads) {
+// The GPU is chosen by the rank's number on its host, among those that CUDA_VISIBLE_DEVICES lets it see. --device auto
+// takes GPUs if every rank of the job has one.
+std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlace& place, bool everywhere_gpus,
+                                    int threads) {
 #if defined(TRAIN_GPT_CUDA)
-  const bool wanted = options.device == DeviceKind::cuda;
-  if (wanted || (options.device == DeviceKind::automatic && ranks == 1 && count_gpus().count > 0)) {
-    if (ranks > 1) {
-      throw std::invalid_argument("--device cuda with " + std::to_string(ranks) +
-                                  " ranks: this build has no communicator between GPUs; use one rank, or --device cpu");
-    }
-    return make_cuda_device(options.precision.value_or(Precision::bf16), place.index);
+  if (options.device == DeviceKind::cuda || (options.device == DeviceKind::automatic && everywhere_gpus)) {
+    auto device = make_cuda_device(options.precision.value_or(Precision::bf16), place.index);
+    check_gpus_can_be_shared(place.ranks, count_gpus().count);
+    return device;
   }
 #else
   static_cast<void>(place);
-  static_cast<void>(ranks);
+  static_cast<void>(everywhere_gpus);
   if (options.device == DeviceKind::cuda) {
     throw std::invalid_argument(
         "--device cuda: this program was built without CUDA (make says what it looked for); use --device cpu");
@@ -62,16 +64,31 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlac
   return make_cpu_device(threads);
 }
 
+// True if every rank of the job sees a GPU.
+bool all_ranks_have_gpus(Communicator& world) {
+#if defined(TRAIN_GPT_CUDA)
+  prepare_cuda_environment();
+  double without = count_gpus().count == 0 ? 1 : 0;
+  world.all_reduce_host({&without, 1});
+  return without == 0;
+#else
+  static_cast<void>(world);
+  return false;
+#endif
+}
+
 }  // namespace
 
 Session::Session(const Options& options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
   const HostPlace place = host_place();
+  const bool may_use_gpus = options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
+  const bool everywhere_gpus = may_use_gpus && all_ranks_have_gpus(*world_);
   together([&] {
     timed_ = options.device.device == DeviceKind::timed;
     const int cores = allowed_cores();
     const int threads = timed_ ? 1 : thread_count(options, place, cores);
-    device_ = make_device(options.device, place, world_->size(), threads);
+    device_ = make_device(options.device, place, everywhere_gpus, threads);
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
       delays_.latency += options.costs.costs.latency;
@@ -88,7 +105,18 @@ Session::Session(const Options& options) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
   });
+  connect_gpus();
   world_ = inject_delays(std::move(world_), delays_);
+}
+
+// Where the ranks compute on GPUs, tensors travel between those.
+void Session::connect_gpus() {
+#if defined(TRAIN_GPT_CUDA)
+  if (!is_cuda(*device_)) return;
+  GpuCommunicator gpus = make_gpu_communicator(std::move(world_), *device_);
+  world_ = std::move(gpus.communicator);
+  if (!gpus.notice.empty()) resources_ += "\nnote: " + gpus.notice;
+#endif
 }
 
 int with_session(const Options& options, const std::function<int(Session&)>& body) {

@@ -38,6 +38,8 @@ class Session {
   bool agreed_to_end() const { return agreed_; }
 
  private:
+  void connect_gpus();
+
   MpiSession mpi_;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Device> device_;

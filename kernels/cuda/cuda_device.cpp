@@ -285,6 +285,8 @@ void check(cublasStatus_t status, const char* call, const char* file, int line) 
                            cublasLtGetStatusString(status));
 }
 
+bool is_cuda(const Device& device) { return dynamic_cast<const WithStream*>(&device) != nullptr; }
+
 cudaStream_t compute_stream(const Device& device) { return dynamic_cast<const WithStream&>(device).stream(); }
 
 }  // namespace cuda

@@ -7,6 +7,8 @@
 
 namespace train_gpt::cuda {
 
+// True for a device made by make_cuda_device.
+bool is_cuda(const Device& device);
 // The compute stream of a device made by make_cuda_device.
 cudaStream_t compute_stream(const Device& device);
 

@@ -7,7 +7,10 @@
 #include <stdexcept>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/cuda_device.h"
+#if !defined(TRAIN_GPT_WITHOUT_NCCL)
 #include "kernels/cuda/nccl_communicator.h"
+#endif
 #include "kernels/cuda/staged_communicator.h"
 
 namespace train_gpt {
@@ -41,13 +44,22 @@ int most_ranks_per_gpu(Communicator& host) {
 
 void prepare_cuda_environment() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0); }
 
+bool is_cuda(const Device& device) { return cuda::is_cuda(device); }
+
 GpuCommunicator make_gpu_communicator(std::unique_ptr<Communicator> host, const Device& device) {
   const int ranks = most_ranks_per_gpu(*host);
-  if (ranks == 1) return {.communicator = make_nccl_communicator(std::move(host), device), .notice = ""};
-  return {.communicator = make_staged_communicator(std::move(host), device),
-          .notice = "up to " + std::to_string(ranks) +
-                    " ranks share a GPU, which NCCL refuses: messages go through host memory and MPI, slower than "
-                    "between GPUs"};
+  std::string notice;
+  if (ranks > 1) {
+    notice = "up to " + std::to_string(ranks) + " ranks share a GPU, which NCCL refuses";
+  } else {
+#if defined(TRAIN_GPT_WITHOUT_NCCL)
+    if (host->size() > 1) notice = "this program was built without NCCL";
+#else
+    return {.communicator = make_nccl_communicator(std::move(host), device), .notice = ""};
+#endif
+  }
+  if (!notice.empty()) notice += ": messages go through host memory and MPI, slower than between GPUs";
+  return {.communicator = make_staged_communicator(std::move(host), device), .notice = notice};
 }
 
 void check_gpus_can_be_shared(int ranks_here, int gpus) {

@@ -14,6 +14,9 @@ namespace train_gpt {
 // queue). A CUDA_DEVICE_MAX_CONNECTIONS that is set already stays.
 void prepare_cuda_environment();
 
+// True for a device of make_cuda_device.
+bool is_cuda(const Device& device);
+
 struct GpuCommunicator {
   std::unique_ptr<Communicator> communicator;
   std::string notice;  // one line for people; empty where there is nothing to say

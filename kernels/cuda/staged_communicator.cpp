@@ -60,7 +60,7 @@ struct Operation {
   void* device = nullptr;
   const void* source = nullptr;  // of a send
   std::int64_t bytes = 0;
-  PinnedPool::Buffer pinned;
+  PinnedPool::Buffer pinned = {};
   std::int64_t copied_out = 0;  // number on the outgoing stream
   std::int64_t copied_in = 0;   // on the incoming stream
   Ticket travel = 0;            // of the host's communicator
