@@ -146,6 +146,10 @@ lint: $(BUILD)/config.mk
 	@git ls-files '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
 	@echo $(LINTED) | tr ' ' '\n' | xargs -P $$(nproc) -n 4 clang-tidy --quiet -- -x c++ $(filter-out -Werror -Wno-restrict,$(CXXFLAGS_ALL))
 
+# What scripts/gpu_check.sh trains on.
+$(BUILD)/golden_files: $(BUILD)/test/cuda/golden_files.o
+	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@
+
 # ---- benchmarks: one program per file of test/bench/ --------------------------------------------------------------------
 BENCHES := $(patsubst test/bench/%.cpp,$(BUILD)/%,$(wildcard test/bench/*_bench.cpp))
 $(BUILD)/%_bench: $(BUILD)/test/bench/%_bench.o $(LIBRARY)

@@ -121,15 +121,17 @@ void RunLog::step(const StepReport& report) {
                      {"tokens_per_s", tokens_per_s},
                      {"bubble", report.bubble.bubble},
                      {"bubble_span", report.bubble.bubble_span},
-                     {"bubble_predicted", report.bubble_predicted}};
+                     {"bubble_predicted", report.bubble_predicted},
+                     {"mfu", report.mfu ? Json(*report.mfu) : Json(nullptr)}};
   event(json.dump());
   std::string line =
       format("step %5lld/%lld  ", static_cast<long long>(report.step), static_cast<long long>(report.steps));
   if (std::isfinite(result.loss)) {
     line += format("loss %.6f  norm %8.4f  lr %.3e  ", result.loss, result.grad_norm, result.learning_rate);
   }
-  line += format("%8.1f ms  %8.0f tok/s  bubble %.1f%% (predicted %.1f%%)", result.ms, tokens_per_s,
-                 100 * report.bubble.bubble, 100 * report.bubble_predicted);
+  line += format("%8.1f ms  %8.0f tok/s  MFU ", result.ms, tokens_per_s);
+  line += report.mfu ? format("%.1f%%", 100 * *report.mfu) : "n/a";
+  line += format("  bubble %.1f%% (predicted %.1f%%)", 100 * report.bubble.bubble, 100 * report.bubble_predicted);
   text(line);
 }
 

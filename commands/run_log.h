@@ -18,6 +18,7 @@ struct StepReport {
   StepResult result;
   StepBubble bubble;
   double bubble_predicted = 0;
+  std::optional<double> mfu;  // model FLOPs utilisation, a fraction; nothing where the peak is not known
 };
 
 // The plan event: sizes, choices, predictions and the memory of every rank, as one JSON object.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #if defined(TRAIN_GPT_CUDA)
+#include "commands/gpu_peak.h"
 #include "kernels/cuda/gpu_communicator.h"
 #endif
 
@@ -115,6 +116,13 @@ void Session::connect_gpus() {
   if (!is_cuda(*device_)) return;
   GpuCommunicator gpus = make_gpu_communicator(std::move(world_), *device_);
   world_ = std::move(gpus.communicator);
+  if (const auto peak = train_gpt::peak_flops(device_->describe(), device_->precision())) {
+    peak_flops_ = *peak * gpus.gpus;
+    char text[160];
+    std::snprintf(text, sizeof text, "\npeak for MFU: %s x %.4g TFLOP/s dense; attention counted as its causal half",
+                  plural(gpus.gpus, "GPU").c_str(), *peak * 1e-12);
+    resources_ += text;
+  }
   if (!gpus.notice.empty()) resources_ += "\nnote: " + gpus.notice;
 #endif
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "commands/options.h"
@@ -31,6 +32,9 @@ class Session {
   const DelaySpec& delays() const { return delays_; }
   const std::string& resources() const { return resources_; }
 
+  // FLOP/s of all GPUs of the job, taken to be of this rank's kind; nothing for the cpu and for unknown cards.
+  std::optional<double> peak_flops() const { return peak_flops_; }
+
   // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
   // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
   void together(const std::function<void()>& setup);
@@ -46,6 +50,7 @@ class Session {
   DelaySpec delays_;
   bool timed_ = false;
   std::string resources_;
+  std::optional<double> peak_flops_;
   bool agreed_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include "commands/action_time.h"
 #include "commands/run_results.h"
 #include "data/byte_tokenizer.h"
+#include "model/flops.h"
 #include "model/range_file.h"
 #include "pipeline/plan_memory.h"
 #include "pipeline/validate.h"
@@ -320,6 +321,10 @@ void TrainingRun::step(std::int64_t s) {
   report.bubble = step_bubble(pipeline);
   report.bubble_predicted = predicted_.bubble;
   for (const RankTimes& times : report.result.times) last_end_ms_ = std::max(last_end_ms_, times.last_end);
+  if (const std::optional<double> peak = session_.peak_flops(); peak && plan_.request.computes) {
+    const double flops = static_cast<double>(report.tokens * flops_per_token(model_, plan_.request.batch.seq_len));
+    report.mfu = flops / (report.result.ms / 1000) / *peak;
+  }
   last_loss_ = report.result.loss;
   log_->step(report);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 
 #include "kernels/cuda/check.h"
@@ -27,17 +28,19 @@ std::string current_gpu() {
   return std::string(host) + " " + bus;
 }
 
-// The largest number of ranks on one GPU, the same on all ranks.
-int most_ranks_per_gpu(Communicator& host) {
+// How the ranks of `host` spread over GPUs, the same on all ranks.
+struct Sharing {
+  int gpus = 0;        // different ones
+  int most_ranks = 0;  // on one GPU
+};
+Sharing sharing(Communicator& host) {
   const std::string mine = current_gpu();
-  double most = 0;
-  std::vector<std::string> gpus;
-  for (const std::vector<char>& gpu : host.gather_host(mine, 0)) gpus.emplace_back(gpu.begin(), gpu.end());
-  for (const std::string& gpu : gpus) {
-    most = std::max(most, static_cast<double>(std::count(gpus.begin(), gpus.end(), gpu)));
-  }
-  host.broadcast_host(&most, sizeof most, 0);
-  return static_cast<int>(most);
+  std::map<std::string, int> ranks;  // by GPU
+  for (const std::vector<char>& gpu : host.gather_host(mine, 0)) ++ranks[std::string(gpu.begin(), gpu.end())];
+  Sharing result{.gpus = static_cast<int>(ranks.size())};
+  for (const auto& [gpu, count] : ranks) result.most_ranks = std::max(result.most_ranks, count);
+  host.broadcast_host(&result, sizeof result, 0);
+  return result;
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ void prepare_cuda_environment() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*
 bool is_cuda(const Device& device) { return cuda::is_cuda(device); }
 
 GpuCommunicator make_gpu_communicator(std::unique_ptr<Communicator> host, const Device& device) {
-  const int ranks = most_ranks_per_gpu(*host);
+  const auto [gpus, ranks] = sharing(*host);
   std::string notice;
   if (ranks > 1) {
     notice = "up to " + std::to_string(ranks) + " ranks share a GPU, which NCCL refuses";
@@ -55,11 +58,11 @@ GpuCommunicator make_gpu_communicator(std::unique_ptr<Communicator> host, const 
 #if defined(TRAIN_GPT_WITHOUT_NCCL)
     if (host->size() > 1) notice = "this program was built without NCCL";
 #else
-    return {.communicator = make_nccl_communicator(std::move(host), device), .notice = ""};
+    return {.communicator = make_nccl_communicator(std::move(host), device), .gpus = gpus, .notice = ""};
 #endif
   }
   if (!notice.empty()) notice += ": messages go through host memory and MPI, slower than between GPUs";
-  return {.communicator = make_staged_communicator(std::move(host), device), .notice = notice};
+  return {.communicator = make_staged_communicator(std::move(host), device), .gpus = gpus, .notice = notice};
 }
 
 void check_gpus_can_be_shared(int ranks_here, int gpus) {

@@ -19,6 +19,7 @@ bool is_cuda(const Device& device);
 
 struct GpuCommunicator {
   std::unique_ptr<Communicator> communicator;
+  int gpus = 1;        // different ones that the ranks use
   std::string notice;  // one line for people; empty where there is nothing to say
 };
 

@@ -54,9 +54,9 @@ class Sweep {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       devices_[precision] = make_cuda_device(precision, host_index);
     }
-    auto [communicator, notice] = make_gpu_communicator(make_mpi_communicator(), *devices_[Precision::fp32]);
-    world_ = std::move(communicator);
-    report("every rank has a GPU of its own", notice.empty());
+    GpuCommunicator gpus = make_gpu_communicator(make_mpi_communicator(), *devices_[Precision::fp32]);
+    world_ = std::move(gpus.communicator);
+    report("every rank has a GPU of its own", gpus.notice.empty() && gpus.gpus == world_->size());
   }
 
   void bits();

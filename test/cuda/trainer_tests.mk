@@ -22,3 +22,12 @@ test: $(BUILD)/trainer_sweep-plain
 .PHONY: test-cuda-trainer check-cuda-trainer
 test-cuda-trainer: $(BUILD)/trainer_sweep-plain
 	@scripts/run_tests.sh '$(call trainer_sweep,plain)'
+
+# In the order that shows a missing wait always, and in random ones; then every event wait between streams left out once.
+TRAINER_MUTATED = env EMULATOR_STREAMS=latest EMULATOR_DEVICES=4 timeout 100 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-plain
+check-cuda-trainer: $(BUILD)/trainer_sweep-plain
+	@scripts/run_tests.sh 'EMULATOR_STREAMS=latest $(call trainer_sweep,plain) --full' \
+	  'EMULATOR_STREAMS=random EMULATOR_SEED=1 $(call trainer_sweep,plain)' 'EMULATOR_STREAMS=random EMULATOR_SEED=2 $(call trainer_sweep,plain)'
+	@test/emulator/mutate.sh --only 'cudaStreamWaitEvent kernels/cuda/' \
+	  -- $(TRAINER_MUTATED) --only 'zb-v p=2 d=1 fp32' -- $(TRAINER_MUTATED) --only '1f1b p=2 d=1 bf16 staged'
+check: check-cuda-trainer

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# On a machine with a GPU: builds, trains the golden run, shares one GPU between 2 and 4 ranks, and measures tokens/s and MFU
+# of GPT-2 124M, 350M, 774M and 1558M. Writes one table to stdout and one JSON file.
+#
+#   scripts/gpu_check.sh [--device cuda|cpu] [--models "d12 d24"] [--steps N] [--output FILE.json] [--seconds LIMIT]
+#
+# --device cpu tries the script itself where there is no GPU. What does not fit in the time limit (480 s) is left out and
+# said so. The status is 0 if everything that ran was right. Needs no network: what make needs must be installed (make deps).
+set -u
+cd "$(dirname "$0")/.."
+device=cuda models="d12 d24 d36 d48" steps=12 output=gpu_check.json limit=480
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --device) device=$2; shift 2 ;;
+    --models) models=$2; shift 2 ;;
+    --steps) steps=$2; shift 2 ;;
+    --output) output=$2; shift 2 ;;
+    --seconds) limit=$2; shift 2 ;;
+    *) echo "gpu_check.sh: error: unexpected '$1'; the first lines of this script say how it is called" >&2; exit 2 ;;
+  esac
+done
+SECONDS=0
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+mpirun=$(command -v mpirun.mpich || command -v mpirun) || { echo "gpu_check.sh: error: no mpirun; run make deps" >&2; exit 1; }
+failed=0 results=()
+
+left() { echo $((limit - SECONDS)); }
+# record NAME PASSED(true|false) "JSON members" TEXT..
+record() {
+  local name=$1 passed=$2 members=$3
+  shift 3
+  printf '%-34s %-6s %s\n' "$name" "$([ "$passed" = true ] && echo ok || echo FAILED)" "$*"
+  results+=("{\"name\":\"$name\",\"passed\":$passed${members:+,$members}}")
+  [ "$passed" = true ] || failed=$((failed + 1))
+}
+# train RANKS DIRECTORY OPTIONS..: the log is DIRECTORY/log.jsonl
+train() {
+  local ranks=$1 folder=$2
+  shift 2
+  [ "$(left)" -gt 5 ] || { echo "no time left" >"$folder.err"; return 1; }
+  timeout "$(left)" "$mpirun" -n "$ranks" ./train_gpt --device "$device" --output "$folder" "$@" >"$folder.out" 2>"$folder.err"
+}
+# field LOG EVENT NAME: one value per line
+field() { grep "\"event\":\"$2\"" "$1/log.jsonl" | sed -E "s/.*\"$3\":\"?([^,}\"]*).*/\1/"; }
+why() { tail -n 1 "$1.err" | tr -d '"\\' | cut -c 1-200; }
+
+make CUDA_ARCHS="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d '. ')" train_gpt build/golden_files \
+  >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; echo "gpu_check.sh: error: the build failed" >&2; exit 1; }
+build_seconds=$SECONDS
+card=$([ "$device" = cuda ] && nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || echo cpu)
+echo "$card; built in $build_seconds s"
+
+# The golden run, 20 steps: alone, and on 2 and 4 ranks that share the GPUs there are.
+build/golden_files "$work" >"$work/losses"
+golden=(--init "$work/golden.bin" --train-data "$work/golden_tokens.bin" --shuffle false --seq-len 64 --micro-batch-size 1
+  --micro-batches 4 --learning-rate 1e-4 --lr-schedule constant --weight-decay 0 --grad-clip 0 --steps 20 --precision fp32)
+first_hash=
+for case in "1 gpipe" "2 1f1b" "4 zb-v" "4 zb-h1"; do
+  read -r ranks schedule <<<"$case"
+  name="golden $schedule, $ranks rank(s)" folder=$work/golden-$schedule-$ranks
+  if ! train "$ranks" "$folder" --schedule "$schedule" "${golden[@]}"; then
+    record "$name" false "\"error\":\"$(why "$folder")\"" "$(why "$folder")"
+    continue
+  fi
+  worst=$(paste <(field "$folder" step loss) <(head -n 20 "$work/losses") |
+    awk '{d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d} END {printf "%.2e", NR == 20 ? worst : 9}')
+  hash=$(field "$folder" end parameter_hash)
+  first_hash=${first_hash:-$hash}
+  good=$(awk -v w="$worst" 'BEGIN {print (w < 5e-5) ? "true" : "false"}')
+  [ "$hash" = "$first_hash" ] || good=false
+  record "$name" "$good" "\"worst\":$worst,\"hash\":\"$hash\"" "losses within $worst of llm.c's (5e-5 allowed), parameters $hash"
+done
+
+# Speed: bf16 on GPUs, one rank. Medians without the first two steps.
+precision=$([ "$device" = cuda ] && echo bf16 || echo fp32)
+for model in $models; do
+  rows=$([ "$model" = d12 ] && echo 16 || echo 8) length=1024
+  [ "$device" = cpu ] && rows=1 length=64
+  folder=$work/speed-$model
+  if [ "$(left)" -lt 30 ]; then echo "speed $model: left out, less than 30 s of $limit are left"; continue; fi
+  train 1 "$folder" --schedule gpipe --model "$model" --train-data "$work/speed_tokens.bin" --vocab 50257 --seq-len "$length" \
+    --micro-batch-size "$rows" --micro-batches 1 --steps "$steps" --precision "$precision" ||
+    { record "speed $model" false "\"error\":\"$(why "$folder")\"" "$(why "$folder")"; continue; }
+  median() { field "$folder" step "$1" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+  tokens=$(median tokens_per_s) mfu=$(median mfu)
+  record "speed $model $precision" true "\"tokens_per_s\":$tokens,\"mfu\":${mfu:-null}" \
+    "$(printf '%.0f' "$tokens") tokens/s, MFU $([ "${mfu:-null}" = null ] && echo n/a || awk -v m="$mfu" 'BEGIN {printf "%.1f%%", 100 * m}')"
+done
+
+printf '{"device":"%s","build_seconds":%s,"seconds":%s,"results":[%s]}\n' "$card" "$build_seconds" "$SECONDS" \
+  "$(IFS=,; echo "${results[*]}")" >"$output"
+echo "${#results[@]} checks, $failed failed, $SECONDS s; $output"
+[ $failed -eq 0 ]
