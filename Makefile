@@ -24,7 +24,7 @@ $(BUILD)/config.mk: scripts/find_libraries.sh
 	@mkdir -p $(BUILD)
 	@INSTALL='$(INSTALL)' CUDA='$(CUDA)' MPI_HOME='$(MPI_HOME)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_libraries.sh $@
 
-ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS)),)
+ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS))$(filter 0,$(CUDA)),)
 -include $(BUILD)/cuda.mk
 endif
 $(BUILD)/cuda.mk: scripts/find_cuda.sh
@@ -74,7 +74,6 @@ NVCC_OBJECTS = $(patsubst %.cu,$(NVCC_BUILD)/%.o,$(filter-out $(WITHOUT_NCCL),$(
 CUDA_OBJECTS = $(NVCC_OBJECTS) $(filter-out $(WITHOUT_NCCL:%=$(BUILD)/%),$(call objects,kernels/cuda))
 $(BUILD)/kernels/cuda/%.o: CXXFLAGS_ALL += $(CUDA_CFLAGS) $(NCCL_CFLAGS) $(if $(NCCL_LIBS),,-DTRAIN_GPT_WITHOUT_NCCL)
 $(BUILD)/commands/session.o: CXXFLAGS_ALL += -DTRAIN_GPT_CUDA
-$(BUILD)/commands/session.o: $(BUILD)/cuda.mk
 
 # Registers that spill to memory are an error: the kernels are sized so that none do.
 $(NVCC_OBJECTS): $(NVCC_BUILD)/%.o: %.cu $(BUILD)/cuda.mk
@@ -84,12 +83,19 @@ $(NVCC_OBJECTS): $(NVCC_BUILD)/%.o: %.cu $(BUILD)/cuda.mk
 	@if grep -B 2 -E '[1-9][0-9]* bytes spill' $(@:.o=.ptxas); then echo "error: registers spill to memory" >&2; rm -f $@; exit 1; fi
 endif
 
+# What is compiled for: empty without CUDA. The program is linked again when it changes, though no object is newer.
+$(BUILD)/cuda_archs: always
+	@mkdir -p $(BUILD)
+	@echo '$(if $(CUDA_NVCC),$(CUDA_ARCHS))' | cmp -s - $@ || echo '$(if $(CUDA_NVCC),$(CUDA_ARCHS))' > $@
+.PHONY: always
+$(BUILD)/train_gpt $(BUILD)/commands/session.o: $(BUILD)/cuda_archs
+
 $(LIBRARY): $(LIBRARY_OBJECTS)
 	@rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(CUDA_OBJECTS) $(LIBRARY)
 	@echo "  link $@"
-	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(CUDA_LIBS) $(NCCL_LIBS) $(LDLIBS_ALL)
+	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $(filter %.o %.a,$^) -o $@ $(CUDA_LIBS) $(NCCL_LIBS) $(LDLIBS_ALL)
 
 train_gpt: $(BUILD)/train_gpt
 	@ln -sf $(BUILD)/train_gpt train_gpt

@@ -29,7 +29,7 @@ test-cuda: $(BUILD)/test_cuda
 	@$< --gtest_brief=1
 
 # Small cases that reach every barrier and wait, in tiles and out of them.
-CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaCrossEntropy.*:CudaSquaredSums.*'
+CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaCrossEntropy.*:CudaSquaredSums.*:CudaMarks.*:CudaMemory.*'
 check-cuda: $(CUDA_TEST_BUILDS:%=$(BUILD)/cuda_tests-%)
 	@set -e; for b in $(CUDA_TEST_BUILDS); do $(BUILD)/cuda_tests-$$b --gtest_brief=1; done
 	@test/emulator/mutate.sh --only kernels/cuda/ --sources $(CUDA_SOURCES) -- \
