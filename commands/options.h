@@ -76,6 +76,8 @@ struct OptimizerOptions {
   bool operator==(const OptimizerOptions&) const = default;
 };
 
+constexpr int kLargestThreads = 1024;  // per rank
+
 struct RunOptions {
   std::int64_t steps = 1000;          // in total, also after a resume
   std::int64_t val_every = 100;       // steps; 0: only after the last. Without val_data: never

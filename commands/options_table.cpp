@@ -21,10 +21,13 @@ constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describ
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
 
-constexpr int kLargestCount = 1 << 20;                        // ranks, micro-batches, threads
+constexpr int kLargestCount = 1 << 20;                        // ranks, micro-batches
 constexpr int kLargestChunks = 1 << 10;                       // so that p * v is an int
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;  // sizes of a model or a batch
 constexpr std::int64_t kLargestSteps = std::int64_t{1} << 40;
+constexpr double kLargestCost = 1e12;     // ms, 30 years: timelines and sums of them stay finite
+constexpr double kLeastBandwidth = 1e-9;  // GB/s: one byte per second
+constexpr double kLargestMemory = 1e6;    // activations
 
 const char* schedule_help() {
   static const std::string text = [] {
@@ -195,7 +198,7 @@ std::vector<OptionSpec> run_options() {
        [](Options& o, const Value& v) { o.run.svg = v.text(); }},
       {"threads", "N", nullptr, kComputing,
        "per rank; without it OMP_NUM_THREADS, else the host's cores divided by its ranks",
-       [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestCount); }}};
+       [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestThreads); }}};
 }
 
 std::vector<OptionSpec> pipeline_options() {
@@ -250,23 +253,23 @@ std::vector<OptionSpec> cost_options() {
       {"cost-forward", "LIST", "1", commands,
        "ms of F of one micro-batch through one rank's share. LIST: one value, p values per rank, or p*v per virtual "
        "stage",
-       [](Options& o, const Value& v) { cost(o, &Costs::forward) = v.numbers(0); }},
+       [](Options& o, const Value& v) { cost(o, &Costs::forward) = v.numbers(0, kLargestCost); }},
       {"cost-input", "LIST", "1", commands, "ms of I, the backward with respect to the input",
-       [](Options& o, const Value& v) { cost(o, &Costs::input) = v.numbers(0); }},
+       [](Options& o, const Value& v) { cost(o, &Costs::input) = v.numbers(0, kLargestCost); }},
       {"cost-weight", "LIST", "1", commands, "ms of W, the backward with respect to the weights",
-       [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.numbers(0); }},
+       [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.numbers(0, kLargestCost); }},
       {"cost-comm", "X", "0", commands, "ms of latency of one hop, never divided",
        [](Options& o, const Value& v) {
          o.costs.given = true;
-         o.costs.costs.latency = v.number(0);
+         o.costs.costs.latency = v.number(0, kLargestCost);
        }},
       {"cost-bandwidth", "X", nullptr, commands, "GB/s of one channel; without it infinite",
        [](Options& o, const Value& v) {
          o.costs.given = true;
-         o.costs.costs.bandwidth = v.positive_number();
+         o.costs.costs.bandwidth = v.number(kLeastBandwidth, kLargestCost);
        }},
       {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
-       [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.numbers(0); }}};
+       [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.numbers(0, kLargestCost); }}};
 }
 
 std::vector<OptionSpec> output_options() {
@@ -284,7 +287,7 @@ std::vector<OptionSpec> output_options() {
          o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
        }},
       {"memory-limit", "X", nullptr, kSimulate, "per rank, in activations of one micro-batch through one rank's share",
-       [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_number(); }},
+       [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_number(kLargestMemory); }},
       {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
        [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
 }

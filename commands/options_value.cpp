@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 namespace train_gpt {
@@ -23,9 +24,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string shown(double value) {
-  std::string text = std::to_string(value);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
   return text;
 }
 
@@ -88,8 +88,8 @@ double OptionValue::fraction_below_one() const {
   return value;
 }
 
-double OptionValue::positive_number() const {
-  const double value = number(0);
+double OptionValue::positive_number(double most) const {
+  const double value = number(0, most);
   if (value == 0) refuse("is out of range; give more than 0");
   return value;
 }
@@ -137,9 +137,9 @@ std::vector<int> OptionValue::integers(int least) const {
   return values;
 }
 
-std::vector<double> OptionValue::numbers(double least) const {
+std::vector<double> OptionValue::numbers(double least, double most) const {
   std::vector<double> values;
-  for (std::string& word : words()) values.push_back(part(std::move(word)).number(least));
+  for (std::string& word : words()) values.push_back(part(std::move(word)).number(least, most));
   return values;
 }
 

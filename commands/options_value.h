@@ -31,8 +31,8 @@ class OptionValue {
   double number(double least, double most = std::numeric_limits<double>::infinity()) const;
   // A finite number in [0, 1).
   double fraction_below_one() const;
-  // A finite number above 0.
-  double positive_number() const;
+  // A finite number in (0, most].
+  double positive_number(double most = std::numeric_limits<double>::infinity()) const;
 
   bool boolean() const;  // true or false
 
@@ -42,7 +42,7 @@ class OptionValue {
   // Comma lists of at least one value.
   std::vector<std::string> words() const;
   std::vector<int> integers(int least) const;
-  std::vector<double> numbers(double least) const;
+  std::vector<double> numbers(double least, double most) const;
 
   // One of several names.
   template <typename Enum>

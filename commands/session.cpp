@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -29,9 +30,13 @@ int allowed_cores() {
 int thread_count(const Options& options, const HostPlace& place, int cores) {
   if (options.run.threads > 0) return options.run.threads;
   if (const char* wanted = std::getenv("OMP_NUM_THREADS")) {
-    const int threads = std::atoi(wanted);
-    if (threads < 1) {
-      throw std::invalid_argument(std::string("OMP_NUM_THREADS=") + wanted + ": must be a number >= 1, or unset");
+    // OpenMP's own form: one number per level of nesting, of which the first is meant.
+    const std::string first = std::string(wanted).substr(0, std::string(wanted).find(','));
+    int threads = 0;
+    const auto [stop, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
+    if (error != std::errc() || stop != first.data() + first.size() || threads < 1 || threads > kLargestThreads) {
+      throw std::invalid_argument(std::string("OMP_NUM_THREADS=") + wanted + ": must be a number from 1 to " +
+                                  std::to_string(kLargestThreads) + ", or unset");
     }
     return threads;
   }

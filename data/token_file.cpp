@@ -109,10 +109,10 @@ TokenFile::TokenFile(const std::string& path) : path_(path) {
   if (fstat(file.get(), &status) != 0) refuse(path, std::string("cannot be examined: ") + std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse(path, "is not a regular file");
   const std::int64_t bytes = status.st_size;
-  if (bytes == 0) refuse(path, "is empty");
+  if (bytes == 0) refuse(path, "is empty; make one with `train_gpt prepare`");
   if (bytes < kTokenHeaderBytes) {
     refuse(path, "has " + std::to_string(bytes) + " bytes, less than the header of " +
-                     std::to_string(kTokenHeaderBytes) + " bytes that a token file starts with");
+                     std::to_string(kTokenHeaderBytes) + " bytes that a token file starts with; make one with `train_gpt prepare`");
   }
   Header header{};
   if (pread(file.get(), header.data(), sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {

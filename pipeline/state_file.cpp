@@ -23,6 +23,21 @@ constexpr std::size_t kTextBytes = 400;
 
 std::string file_name(const std::string& directory, int rank) { return directory + "/state." + std::to_string(rank); }
 
+// The rank that `name` (without directory) is the state of; -1: none.
+int rank_of(const std::string& name) {
+  const bool state = name.starts_with("state.") && name.size() > 6 && name.size() <= 15 &&
+                     std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return state ? std::stoi(name.substr(6)) : -1;
+}
+
+// What an earlier run with more ranks left in `directory`: no rank of this one replaces it.
+void remove_ranks_from(const std::string& directory, int ranks) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (rank_of(entry.path().filename().string()) >= ranks) std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
 void copy_text(std::array<char, kTextBytes>& out, const std::string& text) {
   const std::size_t length = std::min(text.size(), kTextBytes - 1);
   std::memcpy(out.data(), text.data(), length);
@@ -65,10 +80,11 @@ std::string host_name() {
 StateFile::StateFile(const std::string& directory, int rank, int ranks) {
   const std::string path = file_name(directory, rank);
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0644);
-  if (descriptor < 0 || ftruncate(descriptor, sizeof(Block)) != 0) {
-    const std::string reason = std::strerror(errno);
+  // With ftruncate a full disk would show at the first store only, as SIGBUS.
+  const int error = descriptor < 0 ? errno : posix_fallocate(descriptor, 0, sizeof(Block));
+  if (error != 0) {
     if (descriptor >= 0) close(descriptor);
-    throw std::runtime_error(path + " cannot be written: " + reason + " (--output names the directory)");
+    throw std::runtime_error(path + " cannot be written: " + std::strerror(error) + " (--output names the directory)");
   }
   void* mapped = mmap(nullptr, sizeof(Block), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   close(descriptor);
@@ -83,6 +99,7 @@ StateFile::StateFile(const std::string& directory, int rank, int ranks) {
   beat();
   std::atomic_thread_fence(std::memory_order_release);
   block_->magic = kMagic;
+  if (rank == 0) remove_ranks_from(directory, ranks);
 }
 
 StateFile::~StateFile() {
@@ -137,12 +154,9 @@ std::vector<RankState> read_states(const std::string& directory) {
   std::vector<RankState> states;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("state.", 0) != 0 || name.size() == 6 ||
-        !std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; }) || name.size() > 15) {
-      continue;
-    }
-    if (auto state = read_state(directory, std::stoi(name.substr(6)))) states.push_back(*state);
+    const int rank = rank_of(entry.path().filename().string());
+    if (rank < 0) continue;
+    if (auto state = read_state(directory, rank)) states.push_back(*state);
   }
   std::sort(states.begin(), states.end(), [](const RankState& a, const RankState& b) { return a.rank < b.rank; });
   return states;

@@ -23,10 +23,10 @@ struct RankState {
   bool stepping = false;  // inside a step or a validation, where signs of life come every few milliseconds
 };
 
-// The file of this rank; creates or replaces it.
+// The file of this rank; creates or replaces it. Rank 0 removes those of ranks that only an earlier run had.
 class StateFile {
  public:
-  // Throws std::runtime_error naming the file.
+  // Throws std::runtime_error naming the file, also when the disk is full.
   StateFile(const std::string& directory, int rank, int ranks);
   ~StateFile();
   StateFile(const StateFile&) = delete;

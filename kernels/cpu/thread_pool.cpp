@@ -3,6 +3,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace train_gpt {
 namespace {
@@ -44,11 +45,20 @@ struct Finish {
 
 ThreadPool::ThreadPool(int threads) {
   if (threads < 1) throw std::invalid_argument("a device needs at least 1 thread, not " + std::to_string(threads));
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = workers_.size() + 1;
+    stop();
+    throw std::runtime_error("only " + std::to_string(started) + " of " + std::to_string(threads) +
+                             " threads could be started (" + error.what() + "): lower --threads or OMP_NUM_THREADS");
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  stop_ = true;
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
+  stopped_ = true;
   left_.store(std::numeric_limits<std::uint32_t>::max(), std::memory_order_release);
   left_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -78,7 +88,7 @@ void ThreadPool::work(int worker) {
     if (!spin_until([this] { return left_.load(std::memory_order_relaxed) != 0; })) left_.wait(0);
     std::uint32_t left = 0;
     while (claim(&left)) {
-      if (stop_) return;
+      if (stopped_) return;
       function_(task_, count_ - left, worker);
       finished_.fetch_add(1, std::memory_order_release);
       finished_.notify_one();

@@ -55,6 +55,7 @@ class ThreadPool {
   void run(std::int64_t count, const void* task, Function function);
   bool claim(std::uint32_t* left);
   void work(int worker);
+  void stop();
   void wait_for_finished(std::uint32_t claimed);
 
   std::vector<std::thread> workers_;
@@ -65,7 +66,7 @@ class ThreadPool {
   const void* task_ = nullptr;
   Function function_ = nullptr;
   std::uint32_t count_ = 0;
-  bool stop_ = false;
+  bool stopped_ = false;
 
   alignas(64) std::atomic<std::uint32_t> left_{0};      // tasks not yet claimed
   alignas(64) std::atomic<std::uint32_t> finished_{0};  // tasks done

@@ -196,6 +196,7 @@ TEST(OptionsRefused, NumbersThatAreNoneOrOutOfRange) {
   EXPECT_REFUSED(parse("--steps 99999999999999999999"), "--steps", "is out of range");
   EXPECT_REFUSED(parse("--micro-batches 4294967304"), "--micro-batches", "out of range; give 1 to 1048576");
   EXPECT_REFUSED(parse("--seed -1"), "--seed", "0 or more");
+  EXPECT_REFUSED(parse("--threads 100000"), "--threads", "1 to 1024");
   EXPECT_REFUSED(parse("--learning-rate fast"), "--learning-rate: 'fast' is not a number; give 0 or more");
   EXPECT_REFUSED(parse("--learning-rate nan"), "--learning-rate", "is not a number");
   EXPECT_REFUSED(parse("--learning-rate inf"), "--learning-rate", "is not a number");
@@ -206,6 +207,10 @@ TEST(OptionsRefused, NumbersThatAreNoneOrOutOfRange) {
   EXPECT_REFUSED(parse("--eps 0"), "--eps", "more than 0");
   EXPECT_REFUSED(parse("--min-lr-fraction 1.5"), "--min-lr-fraction", "give 0 to 1");
   EXPECT_REFUSED(parse("simulate --stages 4 --weight-memory 2"), "--weight-memory", "0 to 1");
+  EXPECT_REFUSED(parse("simulate --stages 4 --cost-forward 1,1e308,1,1"), "--cost-forward", "'1e308'");
+  EXPECT_REFUSED(parse("simulate --stages 4 --cost-comm 1e300"), "--cost-comm", "0 to 1e+12");
+  EXPECT_REFUSED(parse("simulate --stages 4 --cost-bandwidth 0"), "--cost-bandwidth", "1e-09 to 1e+12");
+  EXPECT_REFUSED(parse("simulate --stages 4 --schedule auto --memory-limit 1e300"), "--memory-limit", "1000000");
   EXPECT_REFUSED(parse("--partition 5,4,0"), "--partition: '0' is out of range; give 1 or more");
   EXPECT_REFUSED(parse("--partition 5,,4"), "--partition: '5,,4' has an empty place");
   EXPECT_REFUSED(parse("--partition even"), "--partition: 'even'", "measured, uniform", "5,4,4,5");
