@@ -52,7 +52,8 @@ echo "$card; built in $build_seconds s"
 # The golden run, 20 steps: alone, and on 2 and 4 ranks that share the GPUs there are.
 build/golden_files "$work" >"$work/losses"
 golden=(--init "$work/golden.bin" --train-data "$work/golden_tokens.bin" --shuffle false --seq-len 64 --micro-batch-size 1
-  --micro-batches 4 --learning-rate 1e-4 --lr-schedule constant --weight-decay 0 --grad-clip 0 --steps 20 --precision fp32)
+  --micro-batches 4 --learning-rate 1e-4 --lr-schedule constant --warmup-steps 0 --beta1 0.9 --beta2 0.999 --eps 1e-8 --weight-decay 0 --grad-clip 0
+  --steps 20 --precision fp32)
 first_hash=
 for case in "1 gpipe" "2 1f1b" "4 zb-v" "4 zb-h1"; do
   read -r ranks schedule <<<"$case"
