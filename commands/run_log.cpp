@@ -112,17 +112,18 @@ void RunLog::resumed(std::int64_t step, const std::string& checkpoint) {
 void RunLog::step(const StepReport& report) {
   const StepResult& result = report.result;
   const double tokens_per_s = static_cast<double>(report.tokens) / result.ms * 1000;
-  const Json json = {{"event", "step"},
-                     {"step", report.step},
-                     {"loss", result.loss},
-                     {"grad_norm", result.grad_norm},
-                     {"lr", result.learning_rate},
-                     {"ms", result.ms},
-                     {"tokens_per_s", tokens_per_s},
-                     {"bubble", report.bubble.bubble},
-                     {"bubble_span", report.bubble.bubble_span},
-                     {"bubble_predicted", report.bubble_predicted},
-                     {"mfu", report.mfu ? Json(*report.mfu) : Json(nullptr)}};
+  Json json = {{"event", "step"},
+               {"step", report.step},
+               {"loss", result.loss},
+               {"grad_norm", result.grad_norm},
+               {"lr", result.learning_rate},
+               {"ms", result.ms},
+               {"tokens_per_s", tokens_per_s},
+               {"bubble", report.bubble.bubble},
+               {"bubble_span", report.bubble.bubble_span},
+               {"bubble_predicted", report.bubble_predicted},
+               {"mfu", report.mfu ? Json(*report.mfu) : Json(nullptr)}};
+  if (report.redone) json["redone"] = *report.redone;
   event(json.dump());
   std::string line =
       format("step %5lld/%lld  ", static_cast<long long>(report.step), static_cast<long long>(report.steps));
@@ -171,9 +172,13 @@ void RunLog::measurement(const StepAnalysis& analysis, std::size_t steps_kept, d
   event(json.dump());
 }
 
-void RunLog::end(const std::string& parameter_hash, double final_loss) {
+void RunLog::end(const std::string& parameter_hash, double final_loss, std::optional<std::int64_t> redone_steps) {
   Json json = {{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}};
   if (parameter_hash.empty()) json["parameter_hash"] = nullptr;
+  if (redone_steps) {
+    json["redone_steps"] = *redone_steps;
+    text(format("%lld optimistic steps were taken back and done again", static_cast<long long>(*redone_steps)));
+  }
   event(json.dump());
   if (parameter_hash.empty()) return;
   text(format("parameter_hash %s  final loss %.6f", parameter_hash.c_str(), final_loss));

@@ -18,7 +18,8 @@ struct StepReport {
   StepResult result;
   StepBubble bubble;
   double bubble_predicted = 0;
-  std::optional<double> mfu;  // model FLOPs utilisation, a fraction; nothing where the peak is not known
+  std::optional<double> mfu;   // model FLOPs utilisation, a fraction; nothing where the peak is not known
+  std::optional<bool> redone;  // optimistic steps: taken back and done again
 };
 
 // The plan event: sizes, choices, predictions and the memory of every rank, as one JSON object.
@@ -37,8 +38,9 @@ class RunLog {
   void validation(std::int64_t step, double loss);
   // Where the time of one of the last `steps_kept` steps went. To the log alone.
   void measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share);
-  // Empty hash: nothing was computed.
-  void end(const std::string& parameter_hash, double final_loss);
+  // Empty hash: nothing was computed. redone_steps: how many optimistic steps were done again; none if steps are
+  // synchronous.
+  void end(const std::string& parameter_hash, double final_loss, std::optional<std::int64_t> redone_steps = {});
   const std::string& path() const { return path_; }
 
  private:

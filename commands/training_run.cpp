@@ -30,6 +30,7 @@ TrainingRun::TrainingRun(Session& session, const Options& options) : session_(se
   session_.together([&] { open_inputs(); });
   if (!options_.run.resume.empty()) choose_checkpoint();
   make_plan_and_trainer();
+  one_host_ = host_place().ranks == session_.world().size();
   install_hooks();
   log_->text(session_.resources());
   log_->text(model_line(model_, plan_.request.batch));
@@ -256,11 +257,14 @@ void TrainingRun::train() {
   const std::int64_t first = resumed_.manifest.step;
   for (std::int64_t s = first; s < run.steps; ++s) {
     state_->set_step(s);
-    if (val_data_ && run.val_every > 0 && s % run.val_every == 0) validate_and_log(s);
-    if (run.sample_every > 0 && s > 0 && s % run.sample_every == 0) show_sample(s);
-    step(s);
-    const bool due = run.checkpoint_every > 0 && (s + 1) % run.checkpoint_every == 0;
-    if (plan_.request.computes && (due || s + 1 == run.steps)) write_checkpoint(s + 1);
+    const auto validates = [&](std::int64_t step) { return val_data_ && due(run.val_every, step); };
+    const auto samples = [&](std::int64_t step) { return step > 0 && due(run.sample_every, step); };
+    if (validates(s)) validate_and_log(s);
+    if (samples(s)) show_sample(s);
+    const bool last = s + 1 == run.steps;
+    const bool saves = plan_.request.computes && (last || due(run.checkpoint_every, s + 1));
+    step(s, !last && !saves && !validates(s + 1) && !samples(s + 1));
+    if (saves) write_checkpoint(s + 1);
   }
   if (val_data_) validate_and_log(run.steps);
   if (run.sample_every > 0) show_sample(run.steps);
@@ -270,7 +274,8 @@ void TrainingRun::train() {
     trainer_->save(model_path, Precision::fp32);
     log_->text("model written to " + model_path);
   }
-  log_->end(plan_.request.computes ? trainer_->parameter_hash() : "", last_loss_);
+  log_->end(plan_.request.computes ? trainer_->parameter_hash() : "", last_loss_,
+            optimistic() ? std::optional(redone_steps_) : std::nullopt);
   state_->finish();
 }
 
@@ -295,21 +300,24 @@ int TrainingRun::guarded(const std::function<void()>& body) {
 // what all ranks know alike.
 void TrainingRun::align_clocks() {
   constexpr double kEveryMs = 5000;
-  const bool one_host = host_place().ranks == session_.world().size();
-  if (one_host || last_end_ms_ < clock_needed_at_) return;
+  if (one_host_ || last_end_ms_ < clock_needed_at_) return;
   clock_ = measure_clock_offset(session_.world(), [] { return 1000 * monotonic_seconds(); });
   trainer_->set_clock_ahead(clock_.ms);
   clock_needed_at_ = last_end_ms_ + kEveryMs;
 }
 
-void TrainingRun::step(std::int64_t s) {
+void TrainingRun::step(std::int64_t s, bool straight_on) {
   align_clocks();
   state_->set_stepping(true);
   StepReport report;
   report.step = s;
   report.steps = options_.run.steps;
   report.tokens = plan_.request.batch.step_tokens();
-  report.result = trainer_->step(s, plan_.request.computes ? training_batch(s) : Batch{});
+  const auto batch_of = [&](std::int64_t k) { return plan_.request.computes ? training_batch(k) : Batch{}; };
+  const Batch next = batch_of(s + 1);
+  report.result = trainer_->step(s, batch_of(s), straight_on ? &next : nullptr);
+  if (optimistic()) report.redone = report.result.redone;
+  redone_steps_ += report.result.redone ? 1 : 0;
   state_->set_stepping(false);
   const double begin = monotonic_seconds();
   records_->keep(s, session_.device(), *trainer_);

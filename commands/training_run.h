@@ -42,7 +42,10 @@ class TrainingRun {
   void fill_parameters();
   void predict();
   void install_hooks();
-  void step(std::int64_t step);
+  // straight_on: the next step follows immediately, so that an optimistic one may begin it.
+  void step(std::int64_t step, bool straight_on);
+  bool due(std::int64_t every, std::int64_t step) const { return every > 0 && step % every == 0; }
+  bool optimistic() const { return options_.optimizer.optimizer_step == OptimizerStep::optimistic; }
   void align_clocks();
   void write_checkpoint(std::int64_t steps_taken);
   void show_sample(std::int64_t step);
@@ -75,10 +78,12 @@ class TrainingRun {
   double keeping_ms_ = 0;        // copying what was measured into the records, all steps together
   double steps_ms_ = 0;
   std::int64_t steps_taken_ = 0;
+  bool one_host_ = true;        // all ranks of the job run on this host
   ClockOffset clock_;           // of this rank's host
   double last_end_ms_ = 0;      // of the last step's last action, on rank 0's clock
   double clock_needed_at_ = 0;  // ms on rank 0's clock; 0: at once
   double last_loss_ = 0;
+  std::int64_t redone_steps_ = 0;  // of optimistic steps
 };
 
 }  // namespace train_gpt

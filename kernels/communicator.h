@@ -60,6 +60,8 @@ class Communicator {
   // Called again and again while the host waits in await(): it may move other communicators on, and it may throw when
   // the wait has lasted too long.
   void set_idle_hook(std::function<void()> hook) { idle_hook_ = std::move(hook); }
+  // Waits until `poll` returns true, as await() does for one ticket.
+  void await_until(const std::function<bool()>& poll);
   // Lets the library move messages. Cheap; called every few milliseconds.
   virtual void progress() = 0;
 
@@ -77,6 +79,12 @@ class Communicator {
   virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
   // Brings together an array of which every element is nonzero on at most one rank: a sum without a rounding to order.
   virtual void merge_host(std::span<double> data) = 0;
+  // The same, returning at once: the result is in `data`, which stays untouched until then, when the ticket is done. A
+  // library that cannot do this in the background does it here.
+  virtual Ticket start_merge_host(std::span<double> data) {
+    merge_host(data);
+    return 0;
+  }
   virtual void broadcast_host(void* data, std::int64_t bytes, int root) = 0;
   // Every rank gives its bytes, rank `root` gets all of them in rank order (other ranks: empty).
   virtual std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) = 0;
@@ -106,5 +114,14 @@ class Communicator {
 // Calls `poll` until it returns true: about 50 times with sched_yield, then with naps growing from 20 us to 1 ms, so
 // that ranks that outnumber cores do not slow each other down. `poll` calls progress().
 void wait_until(const std::function<bool()>& poll);
+
+inline void Communicator::await_until(const std::function<bool()>& poll) {
+  wait_until([&] {
+    progress();
+    if (poll()) return true;
+    idle();
+    return false;
+  });
+}
 
 }  // namespace train_gpt

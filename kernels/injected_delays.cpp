@@ -93,6 +93,7 @@ class DelayedCommunicator final : public Communicator {
   Ticket all_gather(float* data, std::int64_t count) override { return inner_->all_gather(data, count); }
   void all_reduce_host(std::span<double> data) override { inner_->all_reduce_host(data); }
   void merge_host(std::span<double> data) override { inner_->merge_host(data); }
+  Ticket start_merge_host(std::span<double> data) override { return inner_->start_merge_host(data); }
   void broadcast_host(void* data, std::int64_t bytes, int root) override { inner_->broadcast_host(data, bytes, root); }
   std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
     return inner_->gather_host(data, root);

@@ -87,6 +87,19 @@ void combine(std::vector<Half>& halves, Reduction reduction) {
   }
 }
 
+// Doubles of every rank become their sum in rank order.
+void merge(std::vector<Half>& halves) {
+  const std::int64_t count = halves[0].bytes / static_cast<std::int64_t>(sizeof(double));
+  for (const Half& half : halves) {
+    if (half.bytes != halves[0].bytes) throw std::runtime_error("local communicator: ranks disagree on a merge's size");
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    double sum = 0;
+    for (const Half& half : halves) sum += static_cast<double*>(half.data)[i];
+    for (const Half& half : halves) static_cast<double*>(half.data)[i] = sum;
+  }
+}
+
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
@@ -127,11 +140,12 @@ class LocalCommunicator final : public Communicator {
   }
   void progress() override {}
 
-  Ticket all_reduce(float* data, std::int64_t count) override { return collective(data, count, Reduction::everywhere); }
-  Ticket reduce_scatter(float* data, std::int64_t count) override {
-    return collective(data, count, Reduction::own_piece);
+  Ticket all_reduce(float* data, std::int64_t count) override { return reduce(data, count, Reduction::everywhere); }
+  Ticket reduce_scatter(float* data, std::int64_t count) override { return reduce(data, count, Reduction::own_piece); }
+  Ticket all_gather(float* data, std::int64_t count) override { return reduce(data, count, Reduction::gather); }
+  Ticket start_merge_host(std::span<double> data) override {
+    return collective(data.data(), static_cast<std::int64_t>(data.size_bytes()), merge);
   }
-  Ticket all_gather(float* data, std::int64_t count) override { return collective(data, count, Reduction::gather); }
 
   void all_reduce_host(std::span<double> data) override {
     const auto parcels = exchange({reinterpret_cast<const char*>(data.data()), data.size_bytes()});
@@ -204,14 +218,20 @@ class LocalCommunicator final : public Communicator {
     return meeting;
   }
 
-  Ticket collective(float* data, std::int64_t count, Reduction reduction) {
+  Ticket reduce(float* data, std::int64_t count, Reduction reduction) {
+    return collective(data, count * static_cast<std::int64_t>(sizeof(float)),
+                      [reduction](std::vector<Half>& halves) { combine(halves, reduction); });
+  }
+
+  // `work` is done by the rank that arrives last, for all.
+  Ticket collective(void* data, std::int64_t bytes, const std::function<void(std::vector<Half>&)>& work) {
     auto flag = std::make_shared<std::atomic<bool>>(false);
     const std::int64_t sequence = next_meeting_++;
     const std::lock_guard lock(world_->mutex);
     Meeting& meeting = arrive(sequence);
-    meeting.halves[static_cast<std::size_t>(rank_)] = {data, count * static_cast<std::int64_t>(sizeof(float)), flag};
+    meeting.halves[static_cast<std::size_t>(rank_)] = {data, bytes, flag};
     if (meeting.arrived == size()) {
-      combine(meeting.halves, reduction);
+      work(meeting.halves);
       for (const Half& half : meeting.halves) half.done->store(true, std::memory_order_release);
       world_->meetings.erase(sequence);
     }

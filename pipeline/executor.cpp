@@ -1,7 +1,10 @@
 #include "pipeline/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
+
+#include "pipeline/speculation.h"
 
 namespace train_gpt {
 namespace {
@@ -35,7 +38,15 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
       table_(plan.request.schedule.placement) {
   for (const StagePlan& stage : rank_plan_.stages) stages_.emplace_back(device_, stage.shape);
   for (const Ring& ring : rank_plan_.rings)
-    rings_.push_back({std::vector<Ticket>(static_cast<std::size_t>(ring.slots)), 0, 0});
+    rings_.push_back({.tickets = std::vector<Ticket>(static_cast<std::size_t>(ring.slots))});
+  if (plan.request.spare_parameters) {
+    const std::vector<std::size_t> ahead = train_gpt::actions_ahead(plan);
+    actions_ahead_ = ahead[static_cast<std::size_t>(rank_plan_.rank)];
+    for (std::size_t i = 0; i < rings_.size(); ++i) {
+      if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
+      rings_[i].ahead = messages_ahead(plan, ahead, rank_plan_.rings[i].channel);
+    }
+  }
   progress_.resize(rank_plan_.stages.size());
   marks_.reserve(rank_plan_.actions.size());
   last_progress_ = steady_seconds();
@@ -65,16 +76,66 @@ void Executor::next_logits(std::int64_t position) {
   run(plan_.generation.actions(rank_plan_.rank), rank_plan_.generation, {});
 }
 
+void Executor::train_ahead(float dloss) {
+  mode_ = Mode::training;
+  dloss_ = dloss;
+  begin_list();
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    // No more than is sent ahead, so that a message sent again after take_back() meets no receive of before.
+    rings_[i].expected = rings_[i].ahead;
+    post_receives(i);
+  }
+  is_ahead_ = true;
+  run_actions(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, 0, actions_ahead_, {});
+  current_ = nullptr;
+  phase_ = Phase::idle;
+}
+
+// Receives and forgets what was sent ahead. All channels at once: the sender may be held up on any of them.
+void Executor::take_back() {
+  pipeline_.await_until([&] {
+    bool all = true;
+    for (std::size_t i = 0; i < rings_.size(); ++i) {
+      RingState& ring = rings_[i];
+      const auto next_is_here = [&] {
+        return pipeline_.done(ring.tickets[static_cast<std::size_t>(ring.taken % rank_plan_.rings[i].slots)]);
+      };
+      while (ring.taken < ring.posted && next_is_here()) {
+        ++ring.taken;
+        post_receives(i);
+      }
+      all = all && ring.taken == ring.expected;
+    }
+    return all;
+  });
+  await_sends();
+  is_ahead_ = false;
+}
+
 void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
                    const std::function<void(std::size_t)>& after_action) {
+  const bool goes_on = is_ahead_ && mode_ == Mode::training;
+  if (is_ahead_ && !goes_on) throw std::logic_error("a training step has begun: nothing else can run");
+  if (!goes_on) begin_list();
+  is_ahead_ = false;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
-    rings_[i].posted = 0;
     if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
     rings_[i].expected = messages_in(plans, static_cast<int>(i));
-    for (int slot = 0; slot < rank_plan_.rings[i].slots; ++slot) post_receive(i);
+    post_receives(i);
   }
+  run_actions(list, plans, goes_on ? actions_ahead_ : 0, list.size(), after_action);
+  await_sends();
+}
+
+void Executor::begin_list() {
+  for (RingState& ring : rings_) ring.posted = ring.taken = ring.expected = 0;
+  progress_.assign(rank_plan_.stages.size(), {});
   marks_.clear();
-  for (std::size_t i = 0; i < list.size(); ++i) {
+}
+
+void Executor::run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
+                           std::size_t end, const std::function<void(std::size_t)>& after_action) {
+  for (std::size_t i = begin; i < end; ++i) {
     ActionMarks marks;
     current_ = &list[i];
     marks.wait_begin = device_.mark();
@@ -88,7 +149,11 @@ void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan
     last_progress_ = steady_seconds();
     if (after_action) after_action(i);
   }
-  for (std::size_t i = 0; i < rings_.size(); ++i) {  // nothing of this list is left in flight
+}
+
+// Nothing of a list is left in flight when it ends.
+void Executor::await_sends() {
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
     if (rank_plan_.rings[i].kind != Ring::Kind::send) continue;
     phase_ = Phase::waiting_for_send_slot;
     waiting_ring_ = static_cast<int>(i);
@@ -99,14 +164,15 @@ void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan
   phase_ = Phase::idle;
 }
 
-// Starts the next receive of a ring, if the list has one left.
-void Executor::post_receive(std::size_t ring) {
+// Starts as many receives of a ring as it has messages to expect and free slots.
+void Executor::post_receives(std::size_t ring) {
   RingState& state = rings_[ring];
-  if (state.posted == state.expected) return;
-  const int slot = state.posted % rank_plan_.rings[ring].slots;
-  state.tickets[static_cast<std::size_t>(slot)] = pipeline_.receive(
-      rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot), rank_plan_.boundary_bytes);
-  ++state.posted;
+  const int slots = rank_plan_.rings[ring].slots;
+  for (; state.posted < std::min(state.expected, state.taken + slots); ++state.posted) {
+    const int slot = state.posted % slots;
+    state.tickets[static_cast<std::size_t>(slot)] = pipeline_.receive(
+        rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot), rank_plan_.boundary_bytes);
+  }
 }
 
 void Executor::wait_for(const ActionPlan& plan) {
@@ -178,7 +244,6 @@ bool Executor::begins_group(const Action& action) const {
 // Sets to zero what the first micro-batch will add to.
 void Executor::clear_gradients() {
   constexpr std::int64_t kFloat = sizeof(float);
-  progress_.assign(rank_plan_.stages.size(), {});
   if (!plan_.request.computes) return;
   if (memory_.group_gradients() != nullptr) {
     device_.zero(memory_.gradients(), rank_plan_.layout.gradient_elements * kFloat);
@@ -209,7 +274,8 @@ void Executor::flush_group(const Action& action) {
 
 void Executor::send(const ActionPlan& plan) {
   if (plan.input_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.input_ring)].kind == Ring::Kind::receive) {
-    post_receive(static_cast<std::size_t>(plan.input_ring));  // its slot is free again
+    ++rings_[static_cast<std::size_t>(plan.input_ring)].taken;  // its slot is free again
+    post_receives(static_cast<std::size_t>(plan.input_ring));
   }
   if (plan.output_ring < 0) return;
   const Ring& ring = rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)];

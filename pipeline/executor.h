@@ -29,6 +29,12 @@ class Executor {
   // Opens the pipeline's channels; collective.
   void open();
 
+  // Optimistic steps (pipeline/speculation.h): runs the first actions of the next training list, with the parameters
+  // that are in memory now. The next train_step goes on behind them.
+  void train_ahead(float dloss);
+  // Takes that back: the next train_step begins from the start. Collective over the pipeline, after train_ahead.
+  void take_back();
+
   // Runs the training list of this rank once: gradients are added to memory.gradients(), losses are written. `dloss` is
   // 1 / valid targets of the step. Tokens and targets are in memory before.
   // `after_action(i)` is called after action i has been enqueued and its output is on its way.
@@ -64,13 +70,19 @@ class Executor {
   struct RingState {
     std::vector<Ticket> tickets;  // per slot
     int posted = 0;               // receives started in this list
-    int expected = 0;             // messages of this list
+    int taken = 0;                // messages of this list that were used
+    int expected = 0;             // messages that may be received now: of the list, or of what runs ahead
+    int ahead = 0;                // messages that are sent ahead
   };
 
   enum class Mode : std::uint8_t { training, validation, generation };
   void run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
            const std::function<void(std::size_t)>& after_action);
-  void post_receive(std::size_t ring);
+  void run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
+                   std::size_t end, const std::function<void(std::size_t)>& after_action);
+  void begin_list();
+  void await_sends();
+  void post_receives(std::size_t ring);
   void wait_for(const ActionPlan& plan);
   void work(const Action& action, const ActionPlan& plan);
   int micro_batches_before(const Action& action) const;
@@ -89,6 +101,8 @@ class Executor {
   std::vector<StageProgress> progress_;  // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
+  std::size_t actions_ahead_ = 0;  // of the training list, that may run ahead
+  bool is_ahead_ = false;          // and have
   Mode mode_ = Mode::training;
   float dloss_ = 0;
   std::int64_t position_ = 0;  // of generation

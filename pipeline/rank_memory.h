@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/device.h"
@@ -36,6 +37,8 @@ class RankMemory {
   double* atom_sums() const { return static_cast<double*>(line(norms_)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums
 
+  // parameters() and spare_parameters() change places.
+  void swap_parameters() { std::swap(parameters_, spare_); }
   void zero_gradients();
   void zero_messages();
 

@@ -54,8 +54,7 @@ void Trainer::open() {
   }
 }
 
-// ---- one step
-// --------------------------------------------------------------------------------------------------------
+// ---- one step -------------------------------------------------------------------------------------------------------
 
 void Trainer::load_tokens(const Batch& batch) {
   const BatchShape& shape = plan_.request.batch;
@@ -90,69 +89,148 @@ double Trainer::mean_loss(std::span<const double> losses) const {
   return sum / static_cast<double>(plan_.request.batch.step_tokens());
 }
 
-StepResult Trainer::step(std::int64_t step, const Batch& batch) {
-  const BatchShape& shape = plan_.request.batch;
+StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
   const double begin = steady_ms();
+  const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
   const bool computes = plan_.request.computes;
-  if (computes) load_tokens(batch);
+  if (computes && !is_ahead_) load_tokens(batch);
+  is_ahead_ = false;
   issued_ = 0;
-  const auto dloss = static_cast<float>(1.0 / static_cast<double>(shape.step_tokens()));
   executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });
   finish_reduction();
-
-  // One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms.
-  const auto losses_end = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
-  const std::size_t times_end = losses_end + static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
-  report_.assign(times_end + (computes ? static_cast<std::size_t>(atom_count(plan_.request.model)) : 0), 0.0);
-  const std::span<double> report(report_);
-  if (computes) micro_batch_losses(report.first(losses_end), plan_.request.schedule.actions(groups_.rank()));
-  last_marks_ = executor_.marks();
-  const RankTimes times = rank_times(device_, last_marks_, clock_ahead_ms_);
-  times.write(report.subspan(losses_end + static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
   LoweredMarks updating;
   updating.issued = device_.mark();
-  if (computes && groups_.owns_parameters()) {
-    gradient_squared_sums(device_, report.subspan(times_end), memory_.atom_sums(), plan_.request.model,
-                          memory_.plan().layout, memory_.gradients());
-  }
-  groups_.world->merge_host(report);
+  report_step();
 
   StepResult result;
+  if (next == nullptr || !plan_.request.spare_parameters) {
+    groups_.world->merge_host(report_);
+    result = read_report(step);
+    updating.begin = device_.mark();
+    if (computes) update(step, result.grad_norm);
+    updating.end = device_.mark();
+  } else {
+    const Ticket merged = groups_.world->start_merge_host(report_);
+    updating.begin = device_.mark();
+    if (computes) update_ahead(step);
+    updating.end = device_.mark();
+    if (computes) load_tokens(*next);
+    executor_.train_ahead(dloss);
+    groups_.world->await(merged);
+    result = read_report(step);
+    result.redone = !settle(step, result.grad_norm);
+  }
+  if (computes) lowered_marks_.back() = updating;
+  result.learning_rate = learning_rate(optimizer_.learning_rate, step);
+  device_.synchronize();
+  result.ms = steady_ms() - begin;
+  return result;
+}
+
+// Now that the norm is known: completes the update that went ahead, or takes it back and does it again. True if it
+// stood.
+bool Trainer::settle(std::int64_t step, double norm) {
+  is_ahead_ = clip_factor(norm, optimizer_.grad_clip) == 1.0F;
+  if (!is_ahead_) {
+    executor_.take_back();
+    memory_.swap_parameters();
+    update(step, norm);
+  } else if (plan_.request.computes) {
+    commit_moments();
+  }
+  return is_ahead_;
+}
+
+// One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms.
+struct Trainer::ReportParts {
+  std::span<double> losses;
+  std::span<double> times;
+  std::span<double> squared_sums;
+};
+
+Trainer::ReportParts Trainer::report_parts() {
+  const BatchShape& shape = plan_.request.batch;
+  const auto losses = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
+  const std::size_t times = static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
+  const auto atoms = plan_.request.computes ? static_cast<std::size_t>(atom_count(plan_.request.model)) : 0;
+  report_.resize(losses + times + atoms);
+  const std::span<double> all(report_);
+  return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times)};
+}
+
+// What this rank knows; zeros elsewhere.
+void Trainer::report_step() {
+  const ReportParts parts = report_parts();
+  std::fill(report_.begin(), report_.end(), 0.0);
+  last_marks_ = executor_.marks();
+  const RankTimes times = rank_times(device_, last_marks_, clock_ahead_ms_);
+  times.write(parts.times.subspan(static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
+  if (!plan_.request.computes) return;
+  micro_batch_losses(parts.losses, plan_.request.schedule.actions(groups_.rank()));
+  if (groups_.owns_parameters()) {
+    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), plan_.request.model, memory_.plan().layout,
+                          memory_.gradients());
+  }
+}
+
+// What all ranks together know.
+StepResult Trainer::read_report(std::int64_t step) {
+  const ReportParts parts = report_parts();
+  const bool computes = plan_.request.computes;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  result.loss = computes ? mean_loss(report.first(losses_end)) : kNone;
-  result.grad_norm = computes ? gradient_norm(report.subspan(times_end)) : kNone;
-  for (std::size_t at = losses_end; at < times_end; at += RankTimes::kNumbers) {
-    result.times.push_back(RankTimes::read(report.subspan(at, RankTimes::kNumbers)));
+  StepResult result;
+  result.loss = computes ? mean_loss(parts.losses) : kNone;
+  result.grad_norm = computes ? gradient_norm(parts.squared_sums) : kNone;
+  for (std::size_t at = 0; at < parts.times.size(); at += RankTimes::kNumbers) {
+    result.times.push_back(RankTimes::read(parts.times.subspan(at, RankTimes::kNumbers)));
   }
   if (computes && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))) {
     throw std::runtime_error("step " + std::to_string(step) + ": the " +
                              (std::isfinite(result.loss) ? "gradient norm" : "loss") +
                              " is not finite. Lower --learning-rate, or start from an earlier checkpoint");
   }
-  updating.begin = device_.mark();
-  result.learning_rate = computes ? update(step, result.grad_norm) : learning_rate(optimizer_.learning_rate, step);
-  updating.end = device_.mark();
-  if (computes) lowered_marks_.back() = updating;
-  device_.synchronize();
-  result.ms = steady_ms() - begin;
   return result;
 }
 
-double Trainer::update(std::int64_t step, double norm) {
-  const double rate = learning_rate(optimizer_.learning_rate, step);
-  const AdamWScalars scalars = adamw_scalars(optimizer_.adamw, rate, step, clip_factor(norm, optimizer_.grad_clip));
+// ---- optimizer ------------------------------------------------------------------------------------------------------
+
+void Trainer::load_scalars(std::int64_t step, float clip) {
+  const AdamWScalars scalars =
+      adamw_scalars(optimizer_.adamw, learning_rate(optimizer_.learning_rate, step), step, clip);
   device_.to_device(memory_.scalars(), &scalars, sizeof scalars);
-  const bool low = plan_.request.precision != Precision::fp32;
-  const OptimizerArenas arenas{.new_values = memory_.parameters(),
-                               .low = low ? memory_.low_parameters() : nullptr,
-                               .m = memory_.first_moment(),
-                               .v = memory_.second_moment(),
-                               .values = memory_.parameters(),
-                               .gradients = memory_.gradients()};
-  adamw_step(device_, arenas, plan_.request.model, memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
-             /*keep_moments=*/false);
-  return rate;
 }
+
+OptimizerArenas Trainer::arenas(float* new_values) const {
+  const bool low = plan_.request.precision != Precision::fp32;
+  return {.new_values = new_values,
+          .low = low ? memory_.low_parameters() : nullptr,
+          .m = memory_.first_moment(),
+          .v = memory_.second_moment(),
+          .values = memory_.parameters(),
+          .gradients = memory_.gradients()};
+}
+
+void Trainer::update(std::int64_t step, double norm) {
+  load_scalars(step, clip_factor(norm, optimizer_.grad_clip));
+  adamw_step(device_, arenas(memory_.parameters()), plan_.request.model, memory_.plan().layout, memory_.scalars(),
+             optimizer_.adamw, /*keep_moments=*/false);
+}
+
+// Writes the new parameters beside the old ones and makes them the parameters; the moments stay.
+void Trainer::update_ahead(std::int64_t step) {
+  load_scalars(step, 1.0F);
+  adamw_step(device_, arenas(memory_.spare_parameters()), plan_.request.model, memory_.plan().layout, memory_.scalars(),
+             optimizer_.adamw, /*keep_moments=*/true);
+  memory_.swap_parameters();
+}
+
+// The scalars are still those of update_ahead.
+void Trainer::commit_moments() {
+  adamw_moments_step(device_, arenas(memory_.parameters()), plan_.request.model, memory_.plan().layout,
+                     memory_.scalars(), optimizer_.adamw);
+}
+
+// ---- without training -----------------------------------------------------------------------------------------------
 
 double Trainer::validate(const Batch& batch) {
   const BatchShape& shape = plan_.request.batch;
@@ -206,8 +284,7 @@ std::vector<float> Trainer::next_logits() {
   return logits;
 }
 
-// ---- reductions
-// ------------------------------------------------------------------------------------------------------
+// ---- reductions -----------------------------------------------------------------------------------------------------
 
 // Issues the reductions that may start once `done` actions of the list are done.
 void Trainer::issue_due(std::size_t done) {
@@ -257,8 +334,7 @@ void Trainer::finish_reduction() {
   reducing_ = nullptr;
 }
 
-// ---- costs
-// -----------------------------------------------------------------------------------------------------------
+// ---- costs ----------------------------------------------------------------------------------------------------------
 
 StageCosts Trainer::measure_stages() {
   constexpr int kRuns = 3;

@@ -40,6 +40,7 @@ struct StepResult {
   double learning_rate = 0;
   double ms = 0;                 // from the step's start to the end of its update, on this rank
   std::vector<RankTimes> times;  // of every rank of the job
+  bool redone = false;           // optimistic: the update was taken back and done again with the true clip factor
 };
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
@@ -70,7 +71,12 @@ class Trainer {
   void save_moments(const std::string& path);
 
   // Collective; step counts from 0. Throws std::runtime_error if loss or norm is not finite.
-  StepResult step(std::int64_t step, const Batch& batch);
+  //
+  // With PlanRequest::spare_parameters steps are optimistic if `next` is given, the batch of the step that the caller
+  // takes immediately after this one: the parameters are updated on the assumption that nothing has to be clipped, and
+  // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
+  // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
+  StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
   // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
@@ -103,7 +109,16 @@ class Trainer {
   void load_tokens(const Batch& batch);
   void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
   double mean_loss(std::span<const double> losses) const;
-  double update(std::int64_t step, double norm);
+  struct ReportParts;
+  ReportParts report_parts();
+  void report_step();
+  StepResult read_report(std::int64_t step);
+  bool settle(std::int64_t step, double norm);
+  void update(std::int64_t step, double norm);
+  void update_ahead(std::int64_t step);
+  void commit_moments();
+  void load_scalars(std::int64_t step, float clip);
+  OptimizerArenas arenas(float* new_values) const;
   bool draws_tokens() const;
   std::vector<float> next_logits();
   void issue_due(std::size_t done);
@@ -123,6 +138,7 @@ class Trainer {
   Communicator* reducing_ = nullptr;  // where it runs
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
+  bool is_ahead_ = false;       // the next step has begun
   std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
   std::vector<ActionMarks> last_marks_;
   double clock_ahead_ms_ = 0;

@@ -126,6 +126,20 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
+  Ticket start_merge_host(std::span<double> data) override {
+    constexpr std::size_t kChunk = std::size_t{1} << 24;
+    const int index = claim();
+    Operation& op = operations_[static_cast<std::size_t>(index)];
+    op.receives = false;
+    for (std::size_t at = 0; at < data.size(); at += kChunk) {
+      const int n = static_cast<int>(std::min(kChunk, data.size() - at));
+      check_mpi(
+          MPI_Iallreduce(MPI_IN_PLACE, data.data() + at, n, MPI_DOUBLE, MPI_SUM, comm_, &op.requests.emplace_back()),
+          "merge");
+    }
+    return ticket_of(index, op.generation);
+  }
+
   void broadcast_host(void* data, std::int64_t bytes, int root) override {
     for (std::int64_t at = 0; at < bytes; at += options_.largest_message) {
       MPI_Request request = MPI_REQUEST_NULL;

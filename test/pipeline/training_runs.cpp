@@ -53,6 +53,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
+  request.spare_parameters = run.optimistic;
   request.precision = device.precision();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
   const Plan plan = make_plan(request);
@@ -85,7 +86,10 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
     if (run.validate_every > 0 && step % run.validate_every == 0) {
       outcome.validation.push_back(trainer.validate(batch_of(1000)));
     }
-    const StepResult result = trainer.step(step, batch_of(step));
+    const bool validates_next = run.validate_every > 0 && (step + 1) % run.validate_every == 0;
+    const Batch next = batch_of(step + 1);
+    const StepResult result = trainer.step(step, batch_of(step), step + 1 < end && !validates_next ? &next : nullptr);
+    outcome.redone += result.redone ? 1 : 0;
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.grad_norm);
     if (after_step) after_step(step);

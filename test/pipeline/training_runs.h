@@ -29,6 +29,7 @@ struct Run {
   int steps = 3;
   int validate_every = 0;  // 0: never
   double grad_clip = 0.5;
+  bool optimistic = false;       // --optimizer-step optimistic
   int first_step = 0;            // steps that an earlier run has taken
   int stop_after = -1;           // steps taken in all when this run stops; -1: `steps`
   std::string resume_from = {};  // a folder that save_to named; empty: initial values
@@ -43,7 +44,11 @@ struct Outcome {
   std::vector<double> norms;
   std::vector<double> validation;
   std::string hash;
-  bool operator==(const Outcome&) const = default;
+  int redone = 0;  // optimistic steps that were taken back
+  // Of the numbers; how they came about does not count.
+  bool operator==(const Outcome& other) const {
+    return losses == other.losses && norms == other.norms && validation == other.validation && hash == other.hash;
+  }
 };
 
 // Random delays of up to this many milliseconds in every message and every action; 0: none.
