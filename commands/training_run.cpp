@@ -122,11 +122,12 @@ void TrainingRun::check_timed() const {
     throw std::invalid_argument("--stages " + std::to_string(stages) + ", but a pipeline here has " +
                                 std::to_string(layout_.pipeline) + " ranks: leave the option out");
   }
-  const char* needs_parameters = !trains()                         ? "evaluate"
-                                 : !options_.data.val_data.empty() ? "--val-data"
-                                 : options_.run.sample_every > 0   ? "--sample-every"
-                                 : !options_.run.resume.empty()    ? "--resume"
-                                                                   : nullptr;
+  const char* needs_parameters = !trains()                           ? "evaluate"
+                                 : !options_.data.val_data.empty()   ? "--val-data"
+                                 : options_.run.sample_every > 0     ? "--sample-every"
+                                 : options_.run.checkpoint_every > 0 ? "--checkpoint-every"
+                                 : !options_.run.resume.empty()      ? "--resume"
+                                                                     : nullptr;
   if (needs_parameters == nullptr) return;
   throw std::invalid_argument(std::string(needs_parameters) +
                               " has no meaning with --device timed, which computes nothing: leave out one");
