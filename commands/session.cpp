@@ -83,6 +83,15 @@ bool all_ranks_have_gpus(Communicator& world) {
 #endif
 }
 
+// Collective: every rank plans with the same number.
+std::int64_t least_memory_per_rank(Communicator& world, const HostPlace& place) {
+  const double pages = static_cast<double>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
+  std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
+  all[static_cast<std::size_t>(world.rank())] = pages * static_cast<double>(sysconf(_SC_PAGESIZE)) / place.ranks;
+  world.merge_host(all);
+  return static_cast<std::int64_t>(*std::min_element(all.begin(), all.end()));
+}
+
 }  // namespace
 
 Session::Session(const Options& options) {
@@ -111,6 +120,7 @@ Session::Session(const Options& options) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
   });
+  if (!everywhere_gpus) memory_per_rank_ = least_memory_per_rank(*world_, place);
   connect_gpus();
   world_ = inject_delays(std::move(world_), delays_);
 }

@@ -25,6 +25,8 @@ class Session {
 
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
+  // Physical memory of this host, shared out among its ranks: the least of all hosts. 0 for GPUs.
+  std::int64_t memory_per_rank() const { return memory_per_rank_; }
   // Actions take the time that costs give them, and compute nothing.
   bool is_timed() const { return timed_; }
   bool is_first() const { return world_->rank() == 0; }
@@ -49,6 +51,7 @@ class Session {
   std::unique_ptr<Device> device_;
   DelaySpec delays_;
   bool timed_ = false;
+  std::int64_t memory_per_rank_ = 0;
   std::string resources_;
   std::optional<double> peak_flops_;
   bool agreed_ = false;

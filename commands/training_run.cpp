@@ -160,7 +160,11 @@ void TrainingRun::make_plan_and_trainer() {
     PlanRequest request = plan_request(options_, model_, named_, session_.device());
     request.training = trains();
     request.computes = !session_.is_timed();
-    choice_ = choose(choice_request(options_, request, named_, layout_.pipeline, costs_));
+    ChoiceRequest open = choice_request(options_, request, named_, layout_.pipeline, costs_);
+    open.device_bytes = session_.memory_per_rank();
+    const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;
+    if (recompute && open.memory_limit == 0) open.memory_limit = open.device_bytes;
+    choice_ = choose(open);
     plan_ = choice_.plan;
     schedule_ = plan_.request.schedule;
     check_memory_limit(plan_, options_.pipeline.memory_limit);

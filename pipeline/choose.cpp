@@ -14,7 +14,7 @@ namespace {
 // back to what fits.
 constexpr double kDoesNotFit = 1e15;
 // A head that keeps its logits must be worth their memory.
-constexpr double kWorthMemory = 0.99;
+constexpr double kWorthMemory = 0.98;
 
 std::int64_t largest_rank(const Plan& plan) {
   std::int64_t bytes = 0;
@@ -184,25 +184,15 @@ bool better(const Choice& a, const Choice& b) {
   return a.predicted.makespan < b.predicted.makespan;
 }
 
-// A W of its own is what lets a head put its work off.
-bool splits_backward(const Schedule& schedule) {
-  for (const std::vector<Action>& list : schedule.lists) {
-    for (const Action& action : list) {
-      if (action.op == Op::backward_weight) return true;
-    }
-  }
-  return false;
-}
-
 // The cut and the form of the head for one schedule.
 Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule) {
-  const bool free = !request.head && !request.costs.given && request.base.training && splits_backward(schedule);
+  const bool free = !request.head && !request.costs.given && request.base.training;
   if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed));
   Choice streamed = choose_cut(request, schedule, HeadForm::streamed);
   Choice stored = choose_cut(request, schedule, HeadForm::stored);
-  const bool worth_it = !streamed.fits
-                            ? better(stored, streamed)
-                            : stored.fits && stored.predicted.makespan < kWorthMemory * streamed.predicted.makespan;
+  const bool too_large = request.device_bytes > 0 && largest_rank(stored.plan) > request.device_bytes;
+  const bool shorter = stored.predicted.makespan < kWorthMemory * streamed.predicted.makespan;
+  const bool worth_it = streamed.fits ? stored.fits && shorter && !too_large : better(stored, streamed);
   return worth_it ? stored : streamed;
 }
 

@@ -43,6 +43,7 @@ struct ChoiceRequest {
   Recompute recompute = Recompute::none;
   std::vector<int> recompute_counts;  // of Recompute::list, per model stage
   std::int64_t memory_limit = 0;      // bytes per rank; 0: none
+  std::int64_t device_bytes = 0;      // per rank, what the device has if that is known; a stored head has to fit
 };
 
 struct Choice {
