@@ -38,7 +38,7 @@ detected=0 survived=0
 while read -r operation site; do
   found=
   for command in "${commands[@]}"; do
-    EMULATOR_SKIP=$site timeout "$limit" bash -c "$command" >"$work/log" 2>&1
+    EMULATOR_SKIP=$site timeout "$limit" bash -c "$command" >"$work/log" 2>&1 </dev/null  # mpirun would eat the list
     status=$?
     if [ $status -ne 0 ]; then
       found=$(grep -o 'error \[[a-z-]*\]' "$work/log" | head -n 1)
