@@ -52,6 +52,13 @@ bool needs_one_rank(Command command) {
          command == Command::status;
 }
 
+// What was printed may not have arrived: a full disk behind a redirection shows only here.
+int finish(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "train_gpt: error: standard output cannot be written; is the disk full?\n");
+  return status == 0 ? kFailure : status;
+}
+
 int report(const std::exception& error, int status) {
   std::fflush(stdout);
   std::fprintf(stderr, "train_gpt: error: %s\n", error.what());
@@ -70,11 +77,11 @@ int main(int argc, char** argv) {
   }
   if (options.help) {
     if (first_rank) std::fputs(help_text(options).c_str(), stdout);
-    return 0;
+    return finish(0);
   }
   if (needs_one_rank(options.command) && !first_rank) return 0;
   try {
-    return run(options);
+    return finish(run(options));
   } catch (const QuietExit& exit) {
     return exit.status;
   } catch (const std::invalid_argument& error) {

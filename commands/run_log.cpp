@@ -138,7 +138,7 @@ void RunLog::step(const StepReport& report) {
 
 void RunLog::validation(std::int64_t step, double loss) {
   event(Json{{"event", "validation"}, {"step", step}, {"loss", loss}}.dump());
-  text(format("validation before the update of step %lld: loss %.6f", static_cast<long long>(step), loss));
+  text(format("validation after %lld updates: loss %.6f", static_cast<long long>(step), loss));
 }
 
 void RunLog::measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share) {

@@ -1,5 +1,8 @@
 #include "commands/status.h"
 
+#include <signal.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <stdexcept>
 
@@ -15,6 +18,7 @@ std::string condition(const RankState& state) {
   if (state.host != host_name()) return "on another host";
   const double silence = monotonic_seconds() - state.beat;
   if (silence < 0) return "gone (before a reboot)";
+  if (kill(static_cast<pid_t>(state.process), 0) != 0 && errno == ESRCH) return "gone";
   char text[64];
   std::snprintf(text, sizeof text, "last sign of life %.1f s ago", silence);
   return text;

@@ -58,10 +58,11 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
   }
   for (const int count : uses) problem.shared.push_back(count > 1);
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    if (request.memory_limit.empty())
-      problem.limit.push_back(std::numeric_limits<double>::infinity());
-    else
-      problem.limit.push_back(request.memory_limit[request.memory_limit.size() == 1 ? 0 : index(rank)]);
+    // A rank never holds more than all m micro-batches: a limit of that or more is none, and is not searched as one.
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    const auto& limits = request.memory_limit;
+    const double limit = limits.empty() ? kNone : limits[limits.size() == 1 ? 0 : index(rank)];
+    problem.limit.push_back(limit >= request.micro_batches ? kNone : limit);
     double start = 0;
     for (int stage = 0; stage < problem.stage(rank, 0); ++stage)
       start += problem.time(kForward, stage) + problem.hop[index(stage + 1)];

@@ -10,13 +10,13 @@ std::string described(const std::string& card) { return "cuda: GPU 0, " + card +
 
 TEST(GpuPeak, KnowsTheCardsAndTheirForms) {
   const auto bf16 = [](const std::string& card) { return peak_flops(described(card), Precision::bf16).value_or(0); };
-  EXPECT_EQ(bf16("NVIDIA A100-SXM4-80GB"), 312e12);
-  EXPECT_EQ(bf16("NVIDIA H100 80GB HBM3"), 989.4e12);
-  EXPECT_EQ(bf16("NVIDIA H100 PCIe"), 756.5e12);
-  EXPECT_EQ(bf16("NVIDIA H200"), 989.4e12);
-  EXPECT_EQ(bf16("NVIDIA B200"), 2250e12);
-  EXPECT_EQ(bf16("NVIDIA GeForce RTX 4090"), 165.2e12);
-  EXPECT_EQ(peak_flops(described("NVIDIA H100 80GB HBM3"), Precision::fp32), 66.9e12);
+  EXPECT_DOUBLE_EQ(bf16("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_DOUBLE_EQ(bf16("NVIDIA H100 80GB HBM3"), 989.4e12);
+  EXPECT_DOUBLE_EQ(bf16("NVIDIA H100 PCIe"), 756.5e12);
+  EXPECT_DOUBLE_EQ(bf16("NVIDIA H200"), 989.4e12);
+  EXPECT_DOUBLE_EQ(bf16("NVIDIA B200"), 2250e12);
+  EXPECT_DOUBLE_EQ(bf16("NVIDIA GeForce RTX 4090"), 165.2e12);
+  EXPECT_DOUBLE_EQ(peak_flops(described("NVIDIA H100 80GB HBM3"), Precision::fp32).value_or(0), 66.9e12);
 }
 
 TEST(GpuPeak, GuessesNothing) {

@@ -92,7 +92,7 @@ TEST_F(GoldenRun, TheLogHasTheContractsFields) {
   const Json end = events(log, "end").at(0);
   EXPECT_EQ(end.at("parameter_hash").get<std::string>().size(), 16U);
   EXPECT_EQ(end.at("final_loss"), events(log, "step").back().at("loss"));
-  EXPECT_EQ(count(run.output, "\nstep "), 41);
+  EXPECT_EQ(count(run.output, "/41  loss "), 41);
 }
 
 TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {

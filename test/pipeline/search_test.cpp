@@ -374,6 +374,13 @@ TEST(Search, TheSameRequestGivesTheSameAnswer) {
   EXPECT_EQ(first.reason, second.reason);
 }
 
+TEST(Search, ALimitBeyondAllMicroBatchesIsNone) {
+  const SearchRequest unlimited{.ranks = 2, .micro_batches = 4};
+  SearchRequest limited = unlimited;
+  limited.memory_limit = {1e15};
+  EXPECT_EQ(search_schedule(limited).schedule.lists, search_schedule(unlimited).schedule.lists);
+}
+
 TEST(Search, RefusesWhatCannotRunAndNamesTheLeastLimit) {
   SearchRequest request = one_stage_per_rank(4, 8);
   request.memory_limit = {0.75};
