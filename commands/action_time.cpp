@@ -33,7 +33,7 @@ double ActionDelays::next() {
 void spend(double ms, const std::function<void()>& progress) {
   using Clock = std::chrono::steady_clock;
   // A large message takes several turns of sender and receiver, which sleep in between.
-  constexpr std::chrono::microseconds kSlice{250};
+  constexpr std::chrono::microseconds kSlice{150};
   constexpr int kCallsPerSlice = 4;
   const auto end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));

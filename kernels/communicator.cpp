@@ -21,13 +21,13 @@ void wait_until(const std::function<bool()>& poll) {
     if (poll()) return;
     sched_yield();
   }
-  // A fiftieth of the time waited so far: what a nap oversleeps, and a large message takes two or three turns of both
-  // sides, stays small beside the wait.
+  // A two-hundredth of the time waited so far: what a nap oversleeps, and a large message takes two or three turns of
+  // both sides, stays small beside the wait.
   using Clock = std::chrono::steady_clock;
   constexpr Clock::duration kShortestNap = std::chrono::microseconds(20);
   constexpr Clock::duration kLongestNap = std::chrono::milliseconds(1);
   const Clock::time_point begin = Clock::now();
-  while (!poll()) std::this_thread::sleep_for(std::clamp((Clock::now() - begin) / 50, kShortestNap, kLongestNap));
+  while (!poll()) std::this_thread::sleep_for(std::clamp((Clock::now() - begin) / 200, kShortestNap, kLongestNap));
 }
 
 }  // namespace train_gpt
