@@ -16,7 +16,7 @@ say "tokens: the bytes of this project's own sources and texts"
 say "a small GPT on 2 ranks, 1F1B schedule"
 "$mpirun" -n 2 "$program" train --train-data "$out/train.bin" --val-data "$out/val.bin" \
   --layers 4 --heads 4 --hidden 128 --seq-len 128 --max-seq-len 128 --micro-batch-size 4 --micro-batches 8 \
-  --learning-rate 2e-3 --warmup-steps 20 --steps 150 --val-every 50 --val-batches 2 \
+  --learning-rate 2e-3 --warmup-steps 30 --steps 350 --val-every 100 --val-batches 2 \
   --output "$out" --svg "$out/timeline.svg"
 
 say "what it writes now"
