@@ -112,7 +112,8 @@ TokenFile::TokenFile(const std::string& path) : path_(path) {
   if (bytes == 0) refuse(path, "is empty; make one with `train_gpt prepare`");
   if (bytes < kTokenHeaderBytes) {
     refuse(path, "has " + std::to_string(bytes) + " bytes, less than the header of " +
-                     std::to_string(kTokenHeaderBytes) + " bytes that a token file starts with; make one with `train_gpt prepare`");
+                     std::to_string(kTokenHeaderBytes) +
+                     " bytes that a token file starts with; make one with `train_gpt prepare`");
   }
   Header header{};
   if (pread(file.get(), header.data(), sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {

@@ -54,8 +54,8 @@ class Communicator {
   virtual bool done(Ticket ticket) = 0;
   // Orders what the device computes next after the operation: the host waits (cpu), or the compute stream does (cuda).
   virtual void await(Ticket ticket) = 0;
-  // The host waits, calling the idle hook, until the compute stream has passed every await() so far. Nothing to do where
-  // await() itself waits on the host.
+  // The host waits, calling the idle hook, until the compute stream has passed every await() so far. Nothing to do
+  // where await() itself waits on the host.
   virtual void catch_up() {}
   // Called again and again while the host waits in await(): it may move other communicators on, and it may throw when
   // the wait has lasted too long.
