@@ -210,7 +210,10 @@ void TrainingRun::predict() {
     stage_costs_.weight = measured.weight;
   }
   predicted_ = simulate(schedule_, stage_costs_);
-  log_->plan(plan_, predicted_, choice_.uniform_makespan);
+  // The uniform cut was compared by the costs of single units; what stages cost in place scales both alike.
+  std::optional<double> uniform = choice_.uniform_makespan;
+  if (uniform && choice_.predicted.makespan > 0) *uniform *= predicted_.makespan / choice_.predicted.makespan;
+  log_->plan(plan_, predicted_, uniform);
   char text[200];
   std::snprintf(text, sizeof text,
                 "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span %.1f%%)",
