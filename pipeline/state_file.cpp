@@ -52,7 +52,7 @@ std::string text_of(const std::array<char, kTextBytes>& text) {
 
 // The layout on disk. Readers may see a text while it is being written; that is good enough for people.
 struct StateFile::Block {
-  std::uint64_t magic;
+  std::atomic<std::uint64_t> magic;
   std::int32_t rank;
   std::int32_t ranks;
   std::int64_t process;
@@ -97,8 +97,7 @@ StateFile::StateFile(const std::string& directory, int rank, int ranks) {
   copy_text(block_->host, host_name());
   copy_text(block_->doing, "starting");
   beat();
-  std::atomic_thread_fence(std::memory_order_release);
-  block_->magic = kMagic;
+  block_->magic.store(kMagic, std::memory_order_release);
   if (rank == 0) remove_ranks_from(directory, ranks);
 }
 
