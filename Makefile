@@ -127,7 +127,7 @@ test: $(EXISTING_SUITES:%=$(BUILD)/test_%) $(BUILD)/test_mpi train_gpt
 check: test check-emulator
 	@$(MAKE) SANITIZE=1 $(EXISTING_SUITES:%=build-sanitize/test_%) build-sanitize/train_gpt
 	@$(MAKE) SANITIZE=thread build-thread/test_pipeline
-	@scripts/run_tests.sh $(EXISTING_SUITES:%=build-sanitize/test_%) "build-thread/test_pipeline --gtest_filter='Trainer*:OptimisticStep*:Resume*'" \
+	@scripts/run_tests.sh $(EXISTING_SUITES:%=build-sanitize/test_%) "UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_EVENTS=no build-thread/test_pipeline --gtest_filter='Trainer*:OptimisticStep*:Resume*'" \
 	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --full' '$(MPIRUN) -n 8 $(BUILD)/test_mpi --delays' \
 	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --optimistic --synchronous-sends' \
 	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --synchronous-sends' 'UCX_TLS=posix,self $(MPIRUN) -n 8 $(BUILD)/test_mpi' \
