@@ -177,6 +177,13 @@ TEST_F(SimulateCommand, DrawsAllThatWasAskedFor) {
   EXPECT_THROW(run("--stages 4 --schedule 1f1b --svg " + path("no/such/folder.svg")), std::runtime_error);
 }
 
+// The command stands below the picture in README.md.
+TEST_F(SimulateCommand, ThePictureOfReadmeIsWhatTheProgramDraws) {
+  const std::string file = path("schedules.svg");
+  run("--stages 4 --micro-batches 6 --schedule 1f1b,zb-h1,zb-v --svg " + file);
+  EXPECT_EQ(content(file), content("pipeline/schedules.svg")) << "draw it again: see README.md";
+}
+
 TEST_F(SimulateCommand, CostsThatDoNotFitOneScheduleLeaveItOutOfAll) {
   const Printed printed = run("--stages 2 --micro-batches 8 --schedule all --cost-forward 1,2,3,4 --json");
   for (const auto& object : nlohmann::json::parse(printed.out)) EXPECT_EQ(object["chunks"], 2);
