@@ -186,6 +186,8 @@ void TrainingRun::install_hooks() {
   watchdog_ = std::make_unique<Watchdog>(*state_, options_.run.output, session_.world().rank(), session_.world().size(),
                                          [this] { return trainer_->executor().doing(); });
   trainer_->set_hooks([this] { watchdog_->while_computing(); }, [this] { watchdog_->while_waiting(); });
+  trainer_->set_stop_wish(Watchdog::wishes_to_stop);
+  if (trains()) watchdog_->listen_for_wish_to_stop();
   ActionDelays delays(session_.delays(), session_.world().rank());
   const bool timed = session_.is_timed();
   if (!timed && !delays.any()) return;
@@ -269,10 +271,14 @@ void TrainingRun::train() {
     const auto samples = [&](std::int64_t step) { return step > 0 && due(run.sample_every, step); };
     if (validates(s)) validate_and_log(s);
     if (samples(s)) show_sample(s);
-    const bool last = s + 1 == run.steps;
-    const bool saves = plan_.request.computes && (last || due(run.checkpoint_every, s + 1));
-    step(s, !last && !saves && !validates(s + 1) && !samples(s + 1));
-    if (saves) write_checkpoint(s + 1);
+    const bool last = s + 1 == run.steps || stop_asked_;
+    const bool saves = last || due(run.checkpoint_every, s + 1);
+    const bool straight_on = !last && !saves && !validates(s + 1) && !samples(s + 1);
+    step(s, straight_on);
+    // An optimistic step may have begun the next one, which is then the last.
+    const bool ends = last || (stop_asked_ && !(straight_on && optimistic()));
+    if (plan_.request.computes && (saves || ends)) write_checkpoint(s + 1);
+    if (ends && s + 1 < run.steps) return end_early(s + 1);
   }
   if (val_data_) validate_and_log(run.steps);
   if (run.sample_every > 0) show_sample(run.steps);
@@ -284,6 +290,15 @@ void TrainingRun::train() {
   }
   log_->end(plan_.request.computes ? trainer_->parameter_hash() : "", last_loss_,
             optimistic() ? std::optional(redone_steps_) : std::nullopt);
+  state_->finish();
+}
+
+// Asked to stop: what was measured is shown, and there is neither a model file nor an end event of a run that is not
+// over.
+void TrainingRun::end_early(std::int64_t steps_taken) {
+  show_results();
+  log_->text("stopped by SIGUSR1 after " + std::to_string(steps_taken) + " of " + std::to_string(options_.run.steps) +
+             " steps" + (plan_.request.computes ? "; --resume latest goes on" : ""));
   state_->finish();
 }
 
@@ -342,6 +357,7 @@ void TrainingRun::step(std::int64_t s, bool straight_on) {
     report.mfu = flops / (report.result.ms / 1000) / *peak;
   }
   last_loss_ = report.result.loss;
+  stop_asked_ = report.result.stop_asked;
   log_->step(report);
 }
 

@@ -29,6 +29,7 @@ class TrainingRun {
   void evaluate();
 
  private:
+  void end_early(std::int64_t steps_taken);
   bool trains() const { return options_.command == Command::train; }
   // Mean loss over --val-batches batches of the validation data.
   double validate();
@@ -83,6 +84,7 @@ class TrainingRun {
   double last_end_ms_ = 0;      // of the last step's last action, on rank 0's clock
   double clock_needed_at_ = 0;  // ms on rank 0's clock; 0: at once
   double last_loss_ = 0;
+  bool stop_asked_ = false;        // some rank got SIGUSR1
   std::int64_t redone_steps_ = 0;  // of optimistic steps
 };
 

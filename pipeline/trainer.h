@@ -41,6 +41,7 @@ struct StepResult {
   double ms = 0;                 // from the step's start to the end of its update, on this rank
   std::vector<RankTimes> times;  // of every rank of the job
   bool redone = false;           // optimistic: the update was taken back and done again with the true clip factor
+  bool stop_asked = false;       // some rank was told to stop (set_stop_wish)
 };
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
@@ -77,6 +78,8 @@ class Trainer {
   // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
   // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
   StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
+  // Asked at the end of each step whether this rank was told to stop: StepResult::stop_asked tells all ranks.
+  void set_stop_wish(std::function<bool()> wish) { wishes_to_stop_ = std::move(wish); }
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
   // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
@@ -142,6 +145,7 @@ class Trainer {
   std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
   std::vector<ActionMarks> last_marks_;
   double clock_ahead_ms_ = 0;
+  std::function<bool()> wishes_to_stop_ = [] { return false; };
 };
 
 }  // namespace train_gpt

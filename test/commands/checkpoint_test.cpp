@@ -1,12 +1,17 @@
 // Checkpoints as users meet them: written, kept, damaged, resumed under mpirun.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
+#include "pipeline/state_file.h"
 #include "test/commands/program.h"
 #include "test/golden_formula.h"
 
@@ -184,6 +189,47 @@ TEST_F(Checkpoints, AHalfWrittenLogLineDoesNotSpoilTheNextEvent) {
   must_run(1, arguments("out", "--resume " + checkpoint("out", 4)));
   EXPECT_EQ(events(log("out"), "step").size(), 12U);
   EXPECT_EQ(events(log("out"), "end").size(), 1U);
+}
+
+// Runs until its log has a step, then sends SIGUSR1 to the last rank. Returns the number of steps it took.
+class StoppedRun {
+ public:
+  StoppedRun(int ranks, const std::string& command, const std::string& output)
+      : run_(std::async(std::launch::async, [=] { return run_program(ranks, command); })) {
+    while (read_file(output + "/log.jsonl").find("\"event\":\"step\"") == std::string::npos && !is_over()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    const std::unique_ptr<RankState> state = read_state(output, ranks - 1);
+    if (state && !is_over()) kill(static_cast<pid_t>(state->process), SIGUSR1);
+  }
+  ProgramRun result() { return run_.get(); }
+
+ private:
+  bool is_over() const { return run_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  std::future<ProgramRun> run_;
+};
+
+// Of all ranks, whichever was told; also where an optimistic step has begun the next one.
+TEST_F(Checkpoints, AWishToStopEndsTheRunWithACheckpointToGoOnFrom) {
+  const std::string constant = "--lr-schedule constant --warmup-steps 0 ";
+  const auto with_steps = [&](int steps, const std::string& output, const std::string& more) {
+    std::string text = arguments(output, constant + more);
+    return text.replace(text.find("--steps 8"), 9, "--steps " + std::to_string(steps));
+  };
+  for (const std::string optimizer_step : {"synchronous", "optimistic"}) {
+    const std::string more = "--optimizer-step " + optimizer_step;
+    StoppedRun stopped(2, with_steps(1000000, optimizer_step, more), folder_ / optimizer_step);
+    const ProgramRun run = stopped.result();
+    ASSERT_EQ(run.status, 0) << run.output;
+    EXPECT_EQ(count(run.output, "stopped by SIGUSR1 after"), 1) << run.output;
+    EXPECT_FALSE(fs::exists(folder_ / (optimizer_step + "/model.bin"))) << "the run is not over";
+    const int taken = static_cast<int>(events(log(optimizer_step), "step").size());
+    ASSERT_EQ(checkpoints_in(optimizer_step), (std::set<std::string>{"step-" + std::to_string(taken)}));
+
+    must_run(2, with_steps(taken + 3, optimizer_step, more + " --resume latest"));
+    must_run(1, with_steps(taken + 3, "unbroken", ""));
+    EXPECT_EQ(results(log(optimizer_step)), results(log("unbroken")));
+  }
 }
 
 }  // namespace
