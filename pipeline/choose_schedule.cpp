@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "pipeline/partition_search.h"
+#include "pipeline/recompute.h"
 #include "pipeline/schedule_catalog.h"
 #include "pipeline/search.h"
 
@@ -14,18 +15,6 @@ namespace {
 
 // Slots of boundary tensors that a rank may need, for a first estimate; the plan counts them.
 constexpr std::int64_t kMessageSlots = 12;
-
-StageShape unit_shape(const PlanRequest& request, int unit, bool recompute) {
-  StageShape shape;
-  shape.model = request.model;
-  shape.first_unit = unit;
-  shape.last_unit = unit + 1;
-  shape.B = request.batch.rows;
-  shape.T = request.batch.seq_len;
-  shape.head = request.head;
-  shape.recompute = {recompute};
-  return shape;
-}
 
 // Parameter, gradient and two moments; the half precision copy.
 double state_bytes(const PlanRequest& request, int unit) {

@@ -21,15 +21,7 @@ std::string join(const std::vector<int>& numbers) {
 // Activation bytes of one live micro-batch that recomputing a unit saves.
 std::int64_t saved_bytes(const PlanRequest& request, int unit) {
   const auto kept_with = [&](bool recompute) {
-    StageShape shape;
-    shape.model = request.model;
-    shape.first_unit = unit;
-    shape.last_unit = unit + 1;
-    shape.B = request.batch.rows;
-    shape.T = request.batch.seq_len;
-    shape.head = request.head;
-    shape.recompute = {recompute};
-    const StageBytes bytes = stage_bytes(shape, request.precision);
+    const StageBytes bytes = stage_bytes(unit_shape(request, unit, recompute), request.precision);
     return bytes.forward_to_input + bytes.forward_to_weight;
   };
   return kept_with(false) - kept_with(true);
@@ -75,6 +67,18 @@ std::vector<std::vector<int>> candidates(const PlanRequest& request) {
 }
 
 }  // namespace
+
+StageShape unit_shape(const PlanRequest& request, int unit, bool recompute) {
+  StageShape shape;
+  shape.model = request.model;
+  shape.first_unit = unit;
+  shape.last_unit = unit + 1;
+  shape.B = request.batch.rows;
+  shape.T = request.batch.seq_len;
+  shape.head = request.head;
+  shape.recompute = {recompute};
+  return shape;
+}
 
 std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
   std::vector<bool> recompute(static_cast<std::size_t>(unit_count(model)), false);

@@ -10,6 +10,9 @@
 
 namespace train_gpt {
 
+// A stage of one unit alone: what it keeps with and without recomputation is asked of stage_bytes().
+StageShape unit_shape(const PlanRequest& request, int unit, bool recompute);
+
 // --recompute LIST: the first `counts[s]` attention and MLP units of every model stage s. Throws std::invalid_argument
 // naming the option, the list and what would be right.
 std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
