@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "pipeline/speculation.h"
 
@@ -297,6 +299,24 @@ void Executor::run_alone(const Action& action, float dloss) {
   }
   throw std::logic_error("action " + to_string(action) + " is not in the list of rank " +
                          std::to_string(rank_plan_.rank));
+}
+
+void Executor::rehearse() {
+  const auto rehearse_list = [this](Mode mode, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
+    const std::vector<Action>& list = schedule.actions(rank_plan_.rank);
+    std::set<std::pair<int, Op>> done;
+    mode_ = mode;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (done.emplace(list[i].stage, list[i].op).second) work(list[i], plans[i]);
+    }
+  };
+  if (plan_.request.training) {
+    rehearse_list(Mode::training, plan_.request.schedule, rank_plan_.actions);
+  } else {
+    rehearse_list(Mode::validation, plan_.validation, rank_plan_.validation);
+  }
+  rehearse_list(Mode::generation, plan_.generation, rank_plan_.generation);
+  begin_list();
 }
 
 std::string Executor::doing() const {

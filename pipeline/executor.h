@@ -49,6 +49,11 @@ class Executor {
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
   void run_alone(const Action& action, float dloss);
 
+  // Runs the first action of every kind of every stage alone, of the training list (else of validation) and of
+  // generation, on whatever is in memory: what a device sets up when an operation first runs (code, plans of products)
+  // is then there before any message waits. Tokens and targets are in memory before; gradients are added as always.
+  void rehearse();
+
   // Called within the working time of every action, before it starts, with its position in the list: for delays that
   // tests inject, and for the timed device, whose actions take nothing but this time.
   void set_extra_work(std::function<void(std::size_t)> work) { extra_work_ = std::move(work); }

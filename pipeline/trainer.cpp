@@ -52,6 +52,21 @@ void Trainer::open() {
   for (Communicator* group : {groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
     if (group != nullptr) group->open_collectives();
   }
+  if (plan_.request.computes) rehearse();
+}
+
+// Input for actions that run alone: token 0 everywhere.
+void Trainer::load_zeros() {
+  const auto zeros = [this](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); };
+  load_tokens({.inputs = zeros, .targets = zeros});
+  memory_.zero_messages();
+}
+
+void Trainer::rehearse() {
+  load_zeros();
+  executor_.rehearse();
+  memory_.zero_gradients();
+  device_.synchronize();
 }
 
 // ---- one step -------------------------------------------------------------------------------------------------------
@@ -342,28 +357,24 @@ void Trainer::finish_reduction() {
 
 StageCosts Trainer::measure_stages() {
   constexpr int kRuns = 3;
-  constexpr double kLongRun = 300;  // ms: the first run after the one that warms up has to do
+  constexpr double kLongRun = 300;  // ms: the first run has to do
   const std::size_t stages = plan_.request.schedule.placement.stages.size();
   std::vector<double> costs(3 * stages, 0.0);
   const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
-  const Batch zeros{
-      .inputs = [&](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); },
-      .targets = [&](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); }};
-  load_tokens(zeros);
-  memory_.zero_messages();
+  load_zeros();
   groups_.world->barrier();
   for (const StagePlan& stage : memory_.plan().stages) {
     const int mb = plan_.request.schedule.placement.stages[static_cast<std::size_t>(stage.stage)].first_micro_batch;
     std::vector<double> samples[3];
-    for (int run = 0; run <= kRuns; ++run) {
+    for (int run = 0; run < kRuns; ++run) {
       for (const Op op : {Op::forward, Op::backward_input, Op::backward_weight}) {
         const Device::Mark begin = device_.mark();
         executor_.run_alone({.op = op, .stage = stage.stage, .micro_batch = mb}, dloss);
         const Device::Mark end = device_.mark();
         const std::size_t kind = op == Op::forward ? 0 : op == Op::backward_input ? 1 : 2;
-        if (run > 0) samples[kind].push_back(device_.time_ms(end) - device_.time_ms(begin));
+        samples[kind].push_back(device_.time_ms(end) - device_.time_ms(begin));
       }
-      if (run > 0 && samples[0].back() + samples[1].back() + samples[2].back() > kLongRun) break;
+      if (samples[0].back() + samples[1].back() + samples[2].back() > kLongRun) break;
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
       const auto middle = samples[kind].begin() + static_cast<std::ptrdiff_t>(samples[kind].size() / 2);

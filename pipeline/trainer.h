@@ -61,7 +61,8 @@ class Trainer {
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting);
 
-  // Opens channels and collectives; collective, before the first step, validation or measurement.
+  // Opens channels and collectives, then rehearses every kind of action once, so that nothing has to be set up while
+  // messages wait; collective, before the first step, validation or measurement.
   void open();
 
   void initialise(std::uint64_t seed);
@@ -109,6 +110,8 @@ class Trainer {
   void refresh_low_parameters();
   void write_together(const std::string& path, const std::function<void()>& create,
                       const std::function<void()>& write_own);
+  void load_zeros();
+  void rehearse();
   void load_tokens(const Batch& batch);
   void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
   double mean_loss(std::span<const double> losses) const;

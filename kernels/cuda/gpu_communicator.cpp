@@ -45,7 +45,10 @@ Sharing sharing(Communicator& host) {
 
 }  // namespace
 
-void prepare_cuda_environment() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0); }
+void prepare_cuda_environment() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+}
 
 bool is_cuda(const Device& device) { return cuda::is_cuda(device); }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "first_use.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -228,6 +229,7 @@ std::string describe(const Matmul& p) {
 void enqueue_matmul(const Matmul& matmul, cudaStream_t stream) {
   const float alpha_now = matmul.scalars_on_device ? 0.0F : *matmul.alpha;
   const float beta_now = matmul.scalars_on_device ? 0.0F : *matmul.beta;
+  first_product(describe(matmul));
   enqueue(stream, describe(matmul), [p = matmul, alpha_now, beta_now] {
     const float alpha = p.scalars_on_device ? scalar(p, p.alpha, "alpha") : alpha_now;
     const float beta = p.scalars_on_device ? scalar(p, p.beta, "beta") : beta_now;

@@ -4,6 +4,7 @@
 
 #include "counters.h"
 #include "device_properties.h"
+#include "first_use.h"
 #include "function_attributes.h"
 #include "memory.h"
 #include "report.h"
@@ -70,6 +71,7 @@ void submit(std::shared_ptr<Launch> launch, const PointerArgument* pointers, int
   ++counters().launches;
   Stream& queue = find_stream(stream, "launch");
   std::string what = describe(*launch);
+  first_launch(launch->function, what);
   issue(queue, OperationKind::device, std::move(what), [launch = std::move(launch), held = std::move(held)] {
     run(*launch, held);
     return true;

@@ -93,7 +93,7 @@ void launch(std::vector<std::unique_ptr<Call>> calls) {
     batch->communicator->batches.push_back(batch);
     const std::string what = describe(*batch);
     for (std::size_t i = 0; i < batch->streams.size(); ++i) {
-      enqueue(batch->streams[i], what, [batch, i] { return advance(batch, i); });
+      enqueue_message(batch->streams[i], what, [batch, i] { return advance(batch, i); });
     }
     counters().library_calls += static_cast<std::int64_t>(batch->calls.size());
   }

@@ -7,6 +7,7 @@
 
 #include "counters.h"
 #include "device_properties.h"
+#include "first_use.h"
 #include "memory.h"
 #include "report.h"
 #include "runtime_error.h"
@@ -15,8 +16,9 @@
 namespace emulator {
 namespace {
 
-cudaError_t allocate(MemoryKind kind, void** pointer, std::size_t bytes) {
+cudaError_t allocate(MemoryKind kind, void** pointer, std::size_t bytes, const char* what) {
   ++counters().allocations;
+  allocates(what);
   *pointer = allocate_memory(kind, bytes);
   return *pointer == nullptr && bytes != 0 ? remember(cudaErrorMemoryAllocation) : cudaSuccess;
 }
@@ -139,14 +141,18 @@ using namespace emulator;
 
 extern "C" {
 
-cudaError_t cudaMalloc(void** pointer, size_t bytes) { return allocate(MemoryKind::device, pointer, bytes); }
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  return allocate(MemoryKind::device, pointer, bytes, "cudaMalloc");
+}
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
-  return allocate(MemoryKind::device, pointer, bytes);
+  return allocate(MemoryKind::device, pointer, bytes, "cudaMallocAsync");
 }
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
-  return allocate(MemoryKind::pinned, pointer, bytes);
+  return allocate(MemoryKind::pinned, pointer, bytes, "cudaHostAlloc");
 }
-cudaError_t cudaMallocHost(void** pointer, size_t bytes) { return allocate(MemoryKind::pinned, pointer, bytes); }
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return allocate(MemoryKind::pinned, pointer, bytes, "cudaMallocHost");
+}
 
 cudaError_t cudaFree(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;

@@ -229,12 +229,13 @@ void host_learns(const StreamClock& clock) {
   if (everything) race::all_complete();
 }
 
-void issue(Stream& stream, OperationKind kind, std::string what, std::function<bool()> poll) {
+void issue(Stream& stream, OperationKind kind, std::string what, std::function<bool()> poll, bool is_message) {
   require_host(what);
   Operation operation;
   operation.what = std::move(what);
   operation.poll = std::move(poll);
   operation.kind = kind;
+  operation.is_message = is_message;
   operation.issue = ++issued;
   operation.sequence = ++stream.issued;
   if constexpr (race::kEnabled) {
@@ -254,6 +255,22 @@ void issue(Stream& stream, OperationKind kind, std::string what, std::function<b
 void enqueue(cudaStream_t handle, std::string what, std::function<bool()> poll) {
   Stream& stream = find_stream(handle, what.c_str());
   issue(stream, OperationKind::device, std::move(what), std::move(poll));
+}
+
+void enqueue_message(cudaStream_t handle, std::string what, std::function<bool()> poll) {
+  Stream& stream = find_stream(handle, what.c_str());
+  issue(stream, OperationKind::device, std::move(what), std::move(poll), /*is_message=*/true);
+}
+
+const std::string* pending_message() {
+  const Operation* oldest = nullptr;
+  for (const auto& stream : streams()) {
+    if (!stream) continue;
+    for (const Operation& operation : stream->operations) {
+      if (operation.is_message && (oldest == nullptr || operation.issue < oldest->issue)) oldest = &operation;
+    }
+  }
+  return oldest == nullptr ? nullptr : &oldest->what;
 }
 
 bool stream_is_idle(cudaStream_t handle) { return find_stream(handle, "stream_is_idle").operations.empty(); }

@@ -21,6 +21,7 @@ struct Operation {
   std::string what;
   std::function<bool()> poll;
   OperationKind kind = OperationKind::device;
+  bool is_message = false;     // waits for other ranks
   std::uint64_t issue = 0;     // position in the order of all calls
   std::uint32_t sequence = 0;  // position in its stream, from 1
   StreamClock before;          // race builds: what happened before it
@@ -46,7 +47,7 @@ struct EventRecord {
 };
 
 Stream& find_stream(cudaStream_t handle, const char* what);
-void issue(Stream& stream, OperationKind kind, std::string what, std::function<bool()> poll);
+void issue(Stream& stream, OperationKind kind, std::string what, std::function<bool()> poll, bool is_message = false);
 
 // The host now knows that everything in `clock` is complete.
 void host_learns(const StreamClock& clock);
@@ -56,6 +57,9 @@ void merge(StreamClock& into, const StreamClock& from);
 // Drives until the stream (all streams) has nothing left; the host learns of it.
 void synchronise(Stream& stream, std::string_view what);
 void synchronise_all(std::string_view what);
+
+// The oldest operation that waits for other ranks: what it is; null: there is none.
+const std::string* pending_message();
 
 Stream* create_stream(bool blocking, int priority);
 void destroy_stream(Stream& stream);

@@ -1,4 +1,5 @@
 // Faults of host code: memory, copies, launches, streams, events.
+#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -164,6 +165,28 @@ void operation_that_never_ends() {
   cudaDeviceSynchronize();
 }
 
+// Another rank's answer is on its way, and may depend on what comes here.
+void message_for_ever() {
+  emulator::enqueue_message(new_stream(), "ncclRecv(4 x float from 1)", [] { return false; });
+}
+void first_launch_behind_a_message() {
+  float* numbers = device_floats();
+  message_for_ever();
+  fill<<<1, 128, 0, new_stream()>>>(numbers, 1, kN);
+}
+void first_product_behind_a_message() {
+  cublasHandle_t handle = nullptr;
+  cublasCreate(&handle);
+  float* matrix = device_floats();
+  message_for_ever();
+  const float one = 1, zero = 0;
+  cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, matrix, 4, matrix, 4, &zero, matrix + 16, 4);
+}
+void allocation_behind_a_message() {
+  message_for_ever();
+  device_floats();
+}
+
 }  // namespace
 
 std::vector<Fault> host_faults() {
@@ -200,6 +223,9 @@ std::vector<Fault> host_faults() {
       everywhere("runtime-call-in-host-function", runtime_call_in_host_function, {"call-inside-operation"}),
       everywhere("host-function-touches-device-memory", host_function_touches_device_memory, {"host-access"}),
       everywhere("destroyed-stream", destroyed_stream, {"invalid-stream"}),
+      everywhere("first-launch-behind-a-message", first_launch_behind_a_message, {"first-use"}),
+      everywhere("first-product-behind-a-message", first_product_behind_a_message, {"first-use"}),
+      everywhere("allocation-behind-a-message", allocation_behind_a_message, {"first-use"}),
       everywhere("operation-that-never-ends", operation_that_never_ends, {"watchdog"}),
   };
 }

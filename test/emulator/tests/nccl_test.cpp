@@ -25,9 +25,10 @@ bool with_race_detector() {
 Outcome run(int ranks, const std::string& cases, const std::string& environment = "") {
   const char* program = std::getenv("NCCL_CASES");
   if (program == nullptr) return {-1, "NCCL_CASES is not set"};
-  const std::string command = "EMULATOR_NCCL_WATCHDOG=0.5 EMULATOR_DEVICES=" + std::to_string(ranks) +
-                              " UCX_LOG_LEVEL=error " + environment + " timeout 120 mpirun -n " +
-                              std::to_string(ranks) + " " + program + " " + cases + " 2>&1";
+  const std::string command =
+      "EMULATOR_FIRST_USE=0 EMULATOR_NCCL_WATCHDOG=0.5 EMULATOR_DEVICES=" + std::to_string(ranks) +
+      " UCX_LOG_LEVEL=error " + environment + " timeout 120 mpirun -n " + std::to_string(ranks) + " " + program + " " +
+      cases + " 2>&1";
   Outcome outcome;
   std::FILE* pipe = popen(command.c_str(), "r");
   char buffer[4096];

@@ -1,0 +1,49 @@
+#include "first_use.h"
+
+#include <cstdlib>
+#include <set>
+#include <string_view>
+
+#include "report.h"
+#include "stream_queue.h"
+
+namespace emulator {
+namespace {
+
+bool loads_eagerly() {
+  const char* mode = std::getenv("CUDA_MODULE_LOADING");
+  return mode != nullptr && std::string_view(mode) == "EAGER";
+}
+
+bool is_checked() {
+  const char* setting = std::getenv("EMULATOR_FIRST_USE");
+  return setting == nullptr || std::string_view(setting) != "0";
+}
+
+void require_no_message(const std::string& what, const std::string& why) {
+  const std::string* message = pending_message();
+  if (message == nullptr || !is_checked()) return;
+  fail("first-use", what + " while " + *message + " is pending: " + why);
+}
+
+}  // namespace
+
+void first_launch(const void* function, const std::string& what) {
+  static std::set<const void*> launched;
+  if (!launched.insert(function).second || loads_eagerly()) return;
+  require_no_message(what,
+                     "the first launch of a kernel loads it and may wait for an idle device. "
+                     "Launch it once before, or set CUDA_MODULE_LOADING=EAGER before CUDA starts");
+}
+
+void first_product(const std::string& what) {
+  static std::set<std::string> run;
+  if (!run.insert(what).second) return;
+  require_no_message(what,
+                     "the first product of its kind loads an algorithm and may wait for an idle device. "
+                     "Run it once before");
+}
+
+void allocates(const std::string& what) { require_no_message(what, "it may wait for an idle device. Allocate before"); }
+
+}  // namespace emulator
