@@ -110,9 +110,9 @@ void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const Mod
 }
 
 void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ModelConfig& config,
-                      const ArenaLayout& layout, const float* values) {
+                      const ArenaLayout& layout, const float* values, bool owned_only) {
   std::vector<float> atom(static_cast<std::size_t>(kAtomElements));
-  for_each_tensor(config, layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t offset) {
+  for_each_tensor(config, layout, owned_only, [&](const TensorInfo& tensor, std::int64_t offset) {
     for (std::int64_t a = 0; a < tensor.atoms(); ++a) {
       const std::int64_t begin = a * kAtomElements;
       const std::int64_t count = std::min(kAtomElements, tensor.elements - begin);

@@ -90,9 +90,9 @@ void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const Mod
 // ---- parameter hash -------------------------------------------------------------------------------------------------
 
 // hashes[atom] = 64-bit hash of the bits of the atom's parameters (padding rows included), for the tensors that this
-// rank owns; the others are left alone. `hashes`: host memory, atom_count(config) numbers.
+// rank owns, or (owned_only false) holds; the others are left alone. `hashes`: host memory, atom_count(config) numbers.
 void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ModelConfig& config,
-                      const ArenaLayout& layout, const float* values);
+                      const ArenaLayout& layout, const float* values, bool owned_only = true);
 
 // 16 hexadecimal digits from the hashes of all atoms, in canonical order. Equal exactly if all parameters are.
 std::string combined_hash(std::span<const std::uint64_t> hashes);

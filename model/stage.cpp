@@ -44,7 +44,7 @@ class Binder {
   BoundStage bind() {
     BoundStage bound;
     const int count = shape_.last_unit - shape_.first_unit;
-    if (count > 1) stream_ = scratch_.take(boundary());
+    if (count > 1 && some_input_is_not_kept()) stream_ = scratch_.take(boundary());
     std::int64_t scratch_used = scratch_.used();
     for (int k = 0; k < count; ++k) {
       Slot scratch = scratch_;  // units of one action use it one after the other
@@ -60,11 +60,19 @@ class Binder {
 
   bool recomputes(int k) const { return !shape_.recompute.empty() && shape_.recompute[static_cast<std::size_t>(k)]; }
 
+  // Scratch of layers serves their backward alone.
   Homes homes(int k, Slot& scratch) {
-    if (pass_ == Pass::validation) return {&scratch, &scratch, &unused_, &scratch};
-    if (!recomputes(k)) return {&to_input_, &to_weight_, &gradients_, &scratch};
-    if (pass_ == Pass::forward) return {&scratch, &scratch, &unused_, &scratch};
-    return {&scratch, &gradients_, &gradients_, &scratch};
+    if (pass_ == Pass::validation) return {&scratch, &scratch, &unused_, &unused_};
+    if (pass_ == Pass::forward && recomputes(k)) return {&scratch, &scratch, &unused_, &unused_};
+    if (pass_ == Pass::forward) return {&to_input_, &to_weight_, &unused_, &unused_};
+    if (recomputes(k)) return {&scratch, &gradients_, &gradients_, &scratch};
+    return {&to_input_, &to_weight_, &gradients_, &scratch};
+  }
+
+  // Of a unit behind the first, in a forward.
+  bool some_input_is_not_kept() const {
+    return pass_ == Pass::validation ||
+           (pass_ == Pass::forward && shape_.has_head() && shape_.head == HeadForm::streamed);
   }
 
   // Where the input of unit k lies: in F..I while a backward will need it, else in the scratch that runs through the
@@ -146,18 +154,19 @@ void check_shape(const StageShape& shape) {
 
 }  // namespace
 
-StageBytes stage_bytes(const StageShape& shape, Precision precision) {
+StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains, bool validates) {
   check_shape(shape);
   StageBytes most;
   const StageSlots no_slots;
   const ParameterView no_parameters;
+  most.boundary = Slot::rounded(unit_sizes(shape, precision).activation_bytes(shape.model.hidden));
   for (const Pass pass : {Pass::forward, Pass::validation, Pass::backward}) {
+    if (pass == Pass::validation ? !validates : !trains) continue;
     const StageBytes used = Binder(shape, precision, no_slots, no_parameters, pass).bind().used;
     most.forward_to_input = std::max(most.forward_to_input, used.forward_to_input);
     most.forward_to_weight = std::max(most.forward_to_weight, used.forward_to_weight);
     most.input_to_weight = std::max(most.input_to_weight, used.input_to_weight);
     most.scratch = std::max(most.scratch, used.scratch);
-    most.boundary = used.boundary;
   }
   return most;
 }

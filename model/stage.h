@@ -45,7 +45,8 @@ struct StageBytes {
   std::int64_t scratch = 0;            // within one action
   std::int64_t boundary = 0;           // one message: rows() * C elements
 };
-StageBytes stage_bytes(const StageShape& shape, Precision precision);
+// `trains`, `validates`: what the stage will run; without training only scratch and boundary are needed.
+StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains = true, bool validates = true);
 
 // Parameters and gradients that an action works with: arena bases of the rank, addressed through the layout. `low` is
 // the activation-precision copy of the parameters (equal to `values` for fp32).

@@ -38,7 +38,10 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
       rank_plan_(memory.plan()),
       memory_(memory),
       table_(plan.request.schedule.placement) {
-  for (const StagePlan& stage : rank_plan_.stages) stages_.emplace_back(device_, stage.shape);
+  for (const StagePlan& stage : rank_plan_.stages) {
+    stages_.emplace_back(device_, stage.shape);
+    gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.layout));
+  }
   for (const Ring& ring : rank_plan_.rings)
     rings_.push_back({.tickets = std::vector<Ticket>(static_cast<std::size_t>(ring.slots))});
   if (plan.request.spare_parameters) {
@@ -193,9 +196,15 @@ void Executor::wait_for(const ActionPlan& plan) {
   phase_ = Phase::working;
 }
 
+// Of a virtual stage among those of this rank.
+std::size_t Executor::place_of(int stage) const {
+  return static_cast<std::size_t>(&rank_plan_.stage_plan(stage) - rank_plan_.stages.data());
+}
+
 void Executor::work(const Action& action, const ActionPlan& plan) {
-  const StagePlan& stage_plan = rank_plan_.stage_plan(action.stage);
-  Stage& stage = stages_[static_cast<std::size_t>(&stage_plan - rank_plan_.stages.data())];
+  const std::size_t place = place_of(action.stage);
+  const StagePlan& stage_plan = rank_plan_.stages[place];
+  Stage& stage = stages_[place];
   const ParameterView parameters{
       .layout = &rank_plan_.layout,
       .values = memory_.parameters(),
@@ -223,7 +232,7 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
   if (mode_ != Mode::training) return;
   if (memory_.group_gradients() != nullptr) flush_group(action);
-  StageProgress& progress = progress_[static_cast<std::size_t>(&stage_plan - rank_plan_.stages.data())];
+  StageProgress& progress = progress_[place];
   if (forward) ++progress.forwards;
   if (action.op == Op::backward || action.op == Op::backward_weight) ++progress.weights;
 }
@@ -231,8 +240,7 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
 // Which of its stage's micro-batches an action is, counted in the order in which they run: gradients are added in F (of
 // a streamed head) or in W, and groups follow that order also where a hand-written list has another one.
 int Executor::micro_batches_before(const Action& action) const {
-  const StagePlan& stage = rank_plan_.stage_plan(action.stage);
-  const StageProgress& progress = progress_[static_cast<std::size_t>(&stage - rank_plan_.stages.data())];
+  const StageProgress& progress = progress_[place_of(action.stage)];
   return action.op == Op::forward ? progress.forwards : progress.weights;
 }
 
@@ -251,8 +259,8 @@ void Executor::clear_gradients() {
     device_.zero(memory_.gradients(), rank_plan_.layout.gradient_elements * kFloat);
     return;  // a group's sums are set to zero when they join the total
   }
-  for (const StagePlan& stage : rank_plan_.stages) {
-    for (const GradientRange& range : gradient_ranges(stage.shape, rank_plan_.layout)) {
+  for (const std::vector<GradientRange>& ranges : gradient_ranges_) {
+    for (const GradientRange& range : ranges) {
       if (!range.set_by_first) device_.zero(memory_.gradients() + range.offset, range.elements * kFloat);
     }
   }
@@ -265,8 +273,7 @@ void Executor::flush_group(const Action& action) {
   if (action.op == Op::backward_input || !ends_group(micro_batches_before(action), batch.micro_batches, batch.groups)) {
     return;
   }
-  const StageShape& shape = rank_plan_.stage_plan(action.stage).shape;
-  for (const GradientRange& range : gradient_ranges(shape, rank_plan_.layout)) {
+  for (const GradientRange& range : gradient_ranges_[place_of(action.stage)]) {
     if (range.in_forward != (action.op == Op::forward)) continue;
     float* group = memory_.group_gradients() + range.offset;
     device_.add(memory_.gradients() + range.offset, group, range.elements);

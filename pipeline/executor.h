@@ -89,6 +89,7 @@ class Executor {
   void await_sends();
   void post_receives(std::size_t ring);
   void wait_for(const ActionPlan& plan);
+  std::size_t place_of(int stage) const;
   void work(const Action& action, const ActionPlan& plan);
   int micro_batches_before(const Action& action) const;
   bool begins_group(const Action& action) const;
@@ -102,8 +103,9 @@ class Executor {
   const RankPlan& rank_plan_;
   RankMemory& memory_;
   ChannelTable table_;
-  std::vector<Stage> stages_;            // parallel to rank_plan_.stages
-  std::vector<StageProgress> progress_;  // parallel to stages_
+  std::vector<Stage> stages_;                                // parallel to rank_plan_.stages
+  std::vector<std::vector<GradientRange>> gradient_ranges_;  // parallel to stages_
+  std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
   std::size_t actions_ahead_ = 0;  // of the training list, that may run ahead

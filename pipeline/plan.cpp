@@ -60,10 +60,21 @@ class RankPlanner {
 
   RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,
                   const std::vector<Action>& generation) {
-    if (request_.training) plan_.actions = walk(training, /*with_gradient=*/true);
+    if (request_.training) {
+      plan_.actions = walk(training, /*with_gradient=*/true);
+      note_batches(training);
+    }
     plan_.validation = walk(validation, /*with_gradient=*/false);
+    note_batches(validation);
     plan_.generation = walk(generation, /*with_gradient=*/false);
+    plan_.gives_logits = std::any_of(generation.begin(), generation.end(), [&](const Action& action) {
+      return plan_.stage_plan(action.stage).shape.has_head();
+    });
     for (std::size_t i = 0; i < pool_numbers_.size(); ++i) plan_.pools[i].slots = pool_numbers_[i].count();
+    for (std::size_t i = 0; i < plan_.rings.size(); ++i) {  // a list with few messages needs no more slots than that
+      if (plan_.rings[i].kind == Ring::Kind::hand_over) continue;
+      plan_.rings[i].slots = std::min(plan_.rings[i].slots, most_messages_[static_cast<int>(i)]);
+    }
     add_memory_lines(request_, plan_);
     return std::move(plan_);
   }
@@ -85,7 +96,8 @@ class RankPlanner {
     if (!request_.recompute.empty()) {
       stage.shape.recompute.assign(request_.recompute.begin() + range.first, request_.recompute.begin() + range.last);
     }
-    stage.bytes = stage_bytes(stage.shape, request_.precision);
+    // Forwards alone run through the first parameter copy.
+    stage.bytes = stage_bytes(stage.shape, request_.precision, request_.training, virtual_stage(s).copy == 0);
     const std::int64_t bytes[3] = {stage.bytes.forward_to_input, stage.bytes.forward_to_weight,
                                    stage.bytes.input_to_weight};
     for (int lifetime = 0; lifetime < 3; ++lifetime) {
@@ -139,7 +151,16 @@ class RankPlanner {
       }
       planned.push_back(buffers);
     }
+    for (const auto& [ring, count] : messages_) most_messages_[ring] = std::max(most_messages_[ring], count);
     return planned;
+  }
+
+  void note_batches(const std::vector<Action>& list) {
+    for (const Action& action : list) {
+      const StageShape& shape = plan_.stage_plan(action.stage).shape;
+      if (shape.has_embedding()) plan_.tokens.include(action.micro_batch);
+      if (shape.has_head()) plan_.targets.include(action.micro_batch);
+    }
   }
 
   void plan_input(const Action& action, ActionPlan& buffers) {
@@ -232,6 +253,7 @@ class RankPlanner {
   RankPlan plan_;
   std::vector<SlotNumbers> pool_numbers_;
   std::map<int, int> messages_;         // ring -> messages so far in this list
+  std::map<int, int> most_messages_;    // ring -> messages of the list that has most
   std::map<int, HandOver> hand_overs_;  // ring -> parcels between the two stages
   std::map<Key, ActionPlan> held_;
 };
@@ -256,6 +278,11 @@ void check_request(const PlanRequest& request) {
 }
 
 }  // namespace
+
+void MicroBatches::include(int mb) {
+  first = count() == 0 ? mb : std::min(first, mb);
+  end = std::max(end, mb + 1);
+}
 
 const StagePlan& RankPlan::stage_plan(int stage) const {
   const auto found = std::find_if(stages.begin(), stages.end(), [&](const StagePlan& s) { return s.stage == stage; });

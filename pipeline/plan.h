@@ -84,6 +84,16 @@ struct MemoryLine {
   std::int64_t bytes = 0;
 };
 
+// Consecutive micro-batches of a step.
+struct MicroBatches {
+  int first = 0;
+  int end = 0;
+
+  int count() const { return end - first; }
+  bool contains(int mb) const { return first <= mb && mb < end; }
+  void include(int mb);
+};
+
 struct RankPlan {
   int rank = 0;
   std::vector<StagePlan> stages;
@@ -97,6 +107,9 @@ struct RankPlan {
   std::int64_t scratch_bytes = 0;
   bool has_embedding = false;
   bool has_head = false;
+  MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
+  MicroBatches targets;            // those whose losses it computes
+  bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
   int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "model/optimizer.h"
+
 namespace train_gpt {
 namespace {
 
@@ -15,12 +17,11 @@ std::int64_t ring_bytes(const RankPlan& plan) {
   return slots * plan.boundary_bytes;
 }
 
-std::int64_t atoms(const std::vector<TensorInfo>& tensors, const ArenaLayout& layout) {
-  std::int64_t count = 0;
-  for (const ArenaLayout::Entry& entry : layout.entries) {
-    count += (tensors[static_cast<std::size_t>(entry.tensor)].elements + kAtomElements - 1) / kAtomElements;
-  }
-  return count;
+// Of the squared sums of gradients, which of two mirrored ranks only the first computes (Groups::owns_parameters).
+std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
+  const bool mirrored = request.schedule.placement.kind == Placement::Kind::bidirectional;
+  if (mirrored && plan.rank > request.schedule.ranks - 1 - plan.rank) return 0;
+  return owned_atoms(request.model, plan.layout);
 }
 
 }  // namespace
@@ -69,13 +70,13 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   }
   for (const Pool& pool : plan.pools) line(pool_name(pool).c_str(), pool.slots * pool.slot_bytes);
   line(memory::messages, ring_bytes(plan));
-  const std::int64_t tokens = request.batch.micro_batches * aligned(request.batch.micro_batch_tokens() * kFloat);
-  const std::int64_t logits = aligned(request.batch.rows * request.model.padded_vocab() * kFloat);
-  line(memory::tokens, (plan.has_embedding ? tokens : 0) + (plan.has_head ? 2 * tokens + logits : 0));
+  const std::int64_t numbers = aligned(request.batch.micro_batch_tokens() * kFloat);  // of one micro-batch
+  const std::int64_t logits = request.batch.rows * request.model.padded_vocab() * element_size(request.precision);
+  line(memory::tokens,
+       (plan.tokens.count() + 2 * plan.targets.count()) * numbers + (plan.gives_logits ? aligned(logits) : 0));
   line(memory::scratch, plan.scratch_bytes);
   line(memory::workspace, request.workspace_bytes);
-  line(memory::norms,
-       atoms(model_tensors(request.model), plan.layout) * static_cast<std::int64_t>(sizeof(double)) + 256);
+  line(memory::norms, summed_atoms(request, plan) * static_cast<std::int64_t>(sizeof(double)) + 256);
 }
 
 std::int64_t RankPlan::total_bytes() const {

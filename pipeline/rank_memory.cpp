@@ -47,7 +47,6 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   }
   const BatchShape& batch = plan.request.batch;
   token_stride_ = (batch.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)) + 255) / 256 * 256;
-  token_array_ = token_stride_ * batch.micro_batches;
   if (const int workspace = find(memory::workspace); workspace >= 0) {
     device_.use_workspace(line(workspace), plan_.memory[static_cast<std::size_t>(workspace)].bytes);
   }
@@ -90,25 +89,28 @@ void* RankMemory::ring_slot(int ring, int slot) const {
          slot * plan_.boundary_bytes;
 }
 
-// Arrays of the tokens line: tokens (with an embedding), then targets and losses (with a head).
-char* RankMemory::token_block(int index) const { return static_cast<char*>(line(tokens_)) + index * token_array_; }
+// The tokens line: tokens, targets and losses, each of the micro-batches that the plan names, then logits.
+char* RankMemory::token_block(int blocks) const { return static_cast<char*>(line(tokens_)) + blocks * token_stride_; }
 
 std::int32_t* RankMemory::tokens(int micro_batch) const {
-  if (!plan_.has_embedding) return nullptr;
-  return reinterpret_cast<std::int32_t*>(token_block(0) + micro_batch * token_stride_);
+  if (!plan_.tokens.contains(micro_batch)) return nullptr;
+  return reinterpret_cast<std::int32_t*>(token_block(micro_batch - plan_.tokens.first));
 }
 
 std::int32_t* RankMemory::targets(int micro_batch) const {
-  if (!plan_.has_head) return nullptr;
-  return reinterpret_cast<std::int32_t*>(token_block(plan_.has_embedding ? 1 : 0) + micro_batch * token_stride_);
+  if (!plan_.targets.contains(micro_batch)) return nullptr;
+  return reinterpret_cast<std::int32_t*>(token_block(plan_.tokens.count() + micro_batch - plan_.targets.first));
 }
 
 float* RankMemory::losses(int micro_batch) const {
-  if (!plan_.has_head) return nullptr;
-  return reinterpret_cast<float*>(token_block(plan_.has_embedding ? 2 : 1) + micro_batch * token_stride_);
+  if (!plan_.targets.contains(micro_batch)) return nullptr;
+  const int before = plan_.tokens.count() + plan_.targets.count();
+  return reinterpret_cast<float*>(token_block(before + micro_batch - plan_.targets.first));
 }
 
-void* RankMemory::next_logits() const { return plan_.has_head ? token_block(plan_.has_embedding ? 3 : 2) : nullptr; }
+void* RankMemory::next_logits() const {
+  return plan_.gives_logits ? token_block(plan_.tokens.count() + 2 * plan_.targets.count()) : nullptr;
+}
 
 AdamWScalars* RankMemory::scalars() const {
   const std::int64_t bytes = plan_.memory[static_cast<std::size_t>(norms_)].bytes;

@@ -30,10 +30,10 @@ class RankMemory {
   void* scratch() const { return line(scratch_); }
   void* pool_slot(int pool, int slot) const;     // null for -1
   void* ring_slot(int ring, int slot) const;     // null for -1
-  std::int32_t* tokens(int micro_batch) const;   // null where the rank has no embedding
-  std::int32_t* targets(int micro_batch) const;  // null where it has no head
-  float* losses(int micro_batch) const;
-  void* next_logits() const;  // (B,Vp), where the rank has a head
+  std::int32_t* tokens(int micro_batch) const;   // null unless in RankPlan::tokens
+  std::int32_t* targets(int micro_batch) const;  // null unless in RankPlan::targets
+  float* losses(int micro_batch) const;          // likewise
+  void* next_logits() const;                     // (B,Vp); null unless RankPlan::gives_logits
   double* atom_sums() const { return static_cast<double*>(line(norms_)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums
 
@@ -49,7 +49,7 @@ class RankMemory {
   void zero_line(int index);
   void* line(int index) const { return index < 0 ? nullptr : blocks_[static_cast<std::size_t>(index)]; }
   int find(const std::string& name) const;
-  char* token_block(int index) const;
+  char* token_block(int blocks) const;
 
   Device& device_;
   const RankPlan& plan_;
@@ -59,7 +59,6 @@ class RankMemory {
   int parameters_, low_, spare_, gradients_, group_, first_, second_, scratch_, messages_, tokens_, norms_;
   std::int64_t allocated_ = 0;
   std::int64_t token_stride_ = 0;
-  std::int64_t token_array_ = 0;
 };
 
 }  // namespace train_gpt

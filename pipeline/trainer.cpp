@@ -32,10 +32,10 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
   set_hooks({}, {});
 }
 
-void Trainer::set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting) {
-  device_.set_progress_hook([this, computing = std::move(while_computing)] {
+void Trainer::set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting) {
+  device_.set_progress_hook([this, while_computing] {
     groups_.progress();
-    if (computing) computing();
+    if (while_computing) while_computing();
   });
   for (Communicator* group :
        {groups_.world, groups_.pipeline.get(), groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
@@ -73,16 +73,17 @@ void Trainer::rehearse() {
 
 void Trainer::load_tokens(const Batch& batch) {
   const BatchShape& shape = plan_.request.batch;
-  const auto load = [&](const ReadRow& read_row, std::int32_t* (RankMemory::*destination)(int) const) {
-    for (int mb = 0; mb < shape.micro_batches; ++mb) {
+  const auto load = [&](const ReadRow& read_row, MicroBatches wanted,
+                        std::int32_t* (RankMemory::*destination)(int) const) {
+    for (int mb = wanted.first; mb < wanted.end; ++mb) {
       const std::int64_t first_row = (std::int64_t{groups_.replica()} * shape.micro_batches + mb) * shape.rows;
       for (std::int64_t r = 0; r < shape.rows; ++r) read_row(host_tokens_.data() + r * shape.seq_len, first_row + r);
       device_.to_device((memory_.*destination)(mb), host_tokens_.data(),
                         shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
     }
   };
-  if (memory_.plan().has_embedding) load(batch.inputs, &RankMemory::tokens);
-  if (memory_.plan().has_head) load(batch.targets, &RankMemory::targets);
+  load(batch.inputs, memory_.plan().tokens, &RankMemory::tokens);
+  load(batch.targets, memory_.plan().targets, &RankMemory::targets);
 }
 
 // losses[replica * m + micro-batch] = sum over the micro-batch's tokens, for the micro-batches whose head ran here.
@@ -94,7 +95,8 @@ void Trainer::micro_batch_losses(std::span<double> losses, const std::vector<Act
                     shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(float)));
     double sum = 0;
     for (const float loss : host_losses_) sum += static_cast<double>(loss);
-    losses[static_cast<std::size_t>(groups_.replica() * shape.micro_batches + action.micro_batch)] = sum;
+    const std::int64_t of_replica = std::int64_t{groups_.replica()} * shape.micro_batches;
+    losses[static_cast<std::size_t>(of_replica + action.micro_batch)] = sum;
   }
 }
 
@@ -267,7 +269,7 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double
   const BatchShape& shape = plan_.request.batch;
   for (std::int64_t k = 0; k < count; ++k) {
     const auto length = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), shape.seq_len);
-    if (memory_.plan().has_embedding) {  // ids behind the last one do not matter: attention is causal
+    if (memory_.plan().tokens.contains(0)) {  // ids behind the last one do not matter: attention is causal
       std::fill(host_tokens_.begin(), host_tokens_.end(), 0);
       std::copy(ids.end() - length, ids.end(), host_tokens_.begin());
       device_.to_device(memory_.tokens(0), host_tokens_.data(),

@@ -59,7 +59,7 @@ class Trainer {
   Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer);
 
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
-  void set_hooks(std::function<void()> while_computing, std::function<void()> while_waiting);
+  void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
 
   // Opens channels and collectives, then rehearses every kind of action once, so that nothing has to be set up while
   // messages wait; collective, before the first step, validation or measurement.
@@ -88,7 +88,8 @@ class Trainer {
   // Collective.
   void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
                 const std::function<void(std::int32_t)>& take);
-  // 16 hex digits over all parameters in canonical order; collective.
+  // 16 hex digits over all parameters in canonical order; collective. Throws std::runtime_error naming rank and tensor
+  // if some rank's copy of a parameter (replicas, second direction, tied head) is not its owner's, bit for bit.
   std::string parameter_hash();
 
   // Median milliseconds of F, I and W of every virtual stage, measured on all ranks at once; collective. Leaves no
@@ -125,6 +126,7 @@ class Trainer {
   void commit_moments();
   void load_scalars(std::int64_t step, float clip);
   OptimizerArenas arenas(float* new_values) const;
+  void check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners);
   bool draws_tokens() const;
   std::vector<float> next_logits();
   void issue_due(std::size_t done);

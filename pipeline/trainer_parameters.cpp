@@ -1,6 +1,9 @@
 // The trainer's parameters and moments: initial values, files, hash.
 #include "pipeline/trainer.h"
 
+#include <algorithm>
+#include <stdexcept>
+
 #include "pipeline/file_agreement.h"
 
 namespace train_gpt {
@@ -63,12 +66,40 @@ void Trainer::write_together(const std::string& path, const std::function<void()
 
 std::string Trainer::parameter_hash() {
   const ModelConfig& model = plan_.request.model;
-  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(atom_count(model)), 0);
-  if (groups_.owns_parameters()) {
-    parameter_hashes(device_, hashes, model, memory_.plan().layout, memory_.parameters());
+  const auto atoms = static_cast<std::size_t>(atom_count(model));
+  const std::vector<TensorInfo> tensors = model_tensors(model);
+  std::vector<std::uint64_t> mine(atoms, 0);
+  parameter_hashes(device_, mine, model, memory_.plan().layout, memory_.parameters(), /*owned_only=*/false);
+  std::vector<std::uint64_t> hashes(atoms, 0);
+  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+    if (!entry.owned || !groups_.owns_parameters()) continue;
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    std::copy_n(mine.begin() + tensor.first_atom, tensor.atoms(), hashes.begin() + tensor.first_atom);
   }
   merge_hashes(*groups_.world, hashes);
+  check_copies(mine, hashes);
   return combined_hash(hashes);
+}
+
+// Replicas, the two directions of a bidirectional schedule and the ends of a tied embedding hold copies of parameters,
+// which take the same steps: `mine`, the hashes of this rank's arena, must be those of the owners.
+void Trainer::check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners) {
+  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
+  std::vector<double> drifted(static_cast<std::size_t>(groups_.world->size()), 0.0);  // 1 + a tensor; 0: none
+  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    const auto begin = mine.begin() + tensor.first_atom;
+    if (std::equal(begin, begin + tensor.atoms(), owners.begin() + tensor.first_atom)) continue;
+    drifted[static_cast<std::size_t>(groups_.world->rank())] = 1 + entry.tensor;
+    break;
+  }
+  groups_.world->merge_host(drifted);
+  for (std::size_t rank = 0; rank < drifted.size(); ++rank) {
+    if (drifted[rank] == 0) continue;
+    throw std::runtime_error("rank " + std::to_string(rank) + " holds another " +
+                             tensors[static_cast<std::size_t>(drifted[rank]) - 1].name +
+                             " than the rank that owns it: copies of one parameter have drifted apart");
+  }
 }
 
 }  // namespace train_gpt

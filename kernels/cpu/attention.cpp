@@ -22,6 +22,17 @@ constexpr std::int64_t kLong = 256;
 
 constexpr std::int64_t round_up(std::int64_t n) { return (n + 63) / 64 * 64; }
 
+// What scratch holds for T positions: in the forward, scores of a short side of queries, rows apart by the long side;
+// in the backward, two blocks (long side of queries, short side of keys), then a number per position.
+struct ScratchShape {
+  explicit ScratchShape(std::int64_t T)
+      : forward_rows(std::min(kShort, T)),
+        forward_stride(std::min(kLong, round_up(T))),
+        backward_stride(std::min(kShort, T)),
+        backward_block(round_up(std::min(kLong, T) * backward_stride)) {}
+  std::int64_t forward_rows, forward_stride, backward_stride, backward_block;
+};
+
 // One head of one row of the batch within qkv(B,T,3C), or within a gradient of that shape.
 template <typename Float>
 struct Head {
@@ -60,20 +71,21 @@ void forward_block(ThreadPool& pool, int worker, float* scores, float* out, floa
   const std::int64_t end = first_query + queries;
   const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
   const Factor q{head.q + first_query * 3 * C, 3 * C, false};
+  const std::int64_t stride = ScratchShape(T).forward_stride;
   OnlineSoftmax softmax;
   for (std::int64_t key = 0; key < end; key += kLong) {
     if (key > 0) pool.progress(worker);
     const std::int64_t keys = std::min(kLong, end - key);
-    gemm(scores, kLong, q, {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd, scale, false);
+    gemm(scores, stride, q, {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd, scale, false);
     for (std::int64_t i = 0; i < queries; ++i) {
-      float* row = scores + i * kLong;
+      float* row = scores + i * stride;
       const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
       const float shrink = fold_row(softmax, i, row, visible, key == 0);
       std::fill(row + visible, row + keys, 0.0F);
       if (key == 0) continue;
       for (std::int64_t c = 0; c < hd; ++c) out[i * C + c] *= shrink;
     }
-    gemm(out, C, {scores, kLong, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys, 1.0F, key > 0);
+    gemm(out, C, {scores, stride, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys, 1.0F, key > 0);
   }
   for (std::int64_t i = 0; i < queries; ++i) {
     const float inverse = 1.0F / softmax.sum[i];
@@ -92,11 +104,11 @@ struct BackwardHead {
 };
 
 // p = softmax of the scores, ds = p (dp - delta); both zero above the diagonal.
-void softmax_backward_rows(float* p, float* ds, const float* lse, const float* delta, std::int64_t first_query,
-                           std::int64_t queries, std::int64_t key, std::int64_t keys) {
+void softmax_backward_rows(float* p, float* ds, std::int64_t stride, const float* lse, const float* delta,
+                           std::int64_t first_query, std::int64_t queries, std::int64_t key, std::int64_t keys) {
   for (std::int64_t i = 0; i < queries; ++i) {
-    float* p_row = p + i * kShort;
-    float* ds_row = ds + i * kShort;
+    float* p_row = p + i * stride;
+    float* ds_row = ds + i * stride;
     const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
     const float normaliser = lse[first_query + i], shift = delta[first_query + i];
     for (std::int64_t j = 0; j < visible; ++j) {
@@ -112,9 +124,11 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
                    std::int64_t C, std::int64_t hd) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
   const std::int64_t stride = 3 * C;
+  const ScratchShape shape(T);
+  const std::int64_t width = shape.backward_stride;
   float* p = scratch;
-  float* ds = p + kLong * kShort;
-  float* delta = ds + kLong * kShort;
+  float* ds = p + shape.backward_block;
+  float* delta = ds + shape.backward_block;
   // delta = rowsum(p * dp) = rowsum(dout * out)
   for (std::int64_t t = 0; t < T; ++t) {
     const float* o = head.out + t * C;
@@ -131,20 +145,23 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
       pool.progress(worker);
       const std::int64_t queries = std::min(kLong, T - query);
       const Factor q{head.in.q + query * stride, stride, false}, dout{head.dout + query * C, C, false};
-      gemm(p, kShort, q, {k.data, stride, true}, queries, keys, hd, scale, false);
-      gemm(ds, kShort, dout, {v.data, stride, true}, queries, keys, hd, 1.0F, false);
-      softmax_backward_rows(p, ds, head.lse, delta, query, queries, key, keys);
+      gemm(p, width, q, {k.data, stride, true}, queries, keys, hd, scale, false);
+      gemm(ds, width, dout, {v.data, stride, true}, queries, keys, hd, 1.0F, false);
+      softmax_backward_rows(p, ds, width, head.lse, delta, query, queries, key, keys);
       const bool again = query > key;
-      gemm(head.gradient.v + key * stride, stride, {p, kShort, true}, dout, keys, hd, queries, 1.0F, again);
-      gemm(head.gradient.k + key * stride, stride, {ds, kShort, true}, q, keys, hd, queries, scale, again);
-      gemm(head.gradient.q + query * stride, stride, {ds, kShort, false}, k, queries, hd, keys, scale, key > 0);
+      gemm(head.gradient.v + key * stride, stride, {p, width, true}, dout, keys, hd, queries, 1.0F, again);
+      gemm(head.gradient.k + key * stride, stride, {ds, width, true}, q, keys, hd, queries, scale, again);
+      gemm(head.gradient.q + query * stride, stride, {ds, width, false}, k, queries, hd, keys, scale, key > 0);
     }
   }
 }
 
 }  // namespace
 
-std::int64_t attention_scratch_floats(std::int64_t T) { return 2 * kLong * kShort + round_up(T); }
+std::int64_t attention_scratch_floats(std::int64_t T) {
+  const ScratchShape shape(T);
+  return std::max(shape.forward_rows * shape.forward_stride, 2 * shape.backward_block + round_up(T));
+}
 
 void attention_forward(ThreadPool& pool, Scratch scratch, float* out, float* lse, const float* qkv, std::int64_t B,
                        std::int64_t T, std::int64_t C, std::int64_t NH) {

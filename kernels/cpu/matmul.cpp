@@ -76,7 +76,10 @@ void matmul_backward_input(ThreadPool& pool, float* din, const float* dout, cons
   });
 }
 
-std::int64_t matmul_scratch_floats() { return kPositionRows * kMaxPositionColumns; }
+std::int64_t matmul_scratch_floats(std::int64_t N, std::int64_t C) {
+  const TileShape tile = position_tiles(N, C);
+  return (std::min(tile.rows, N) * std::min(tile.columns, C) + 63) / 64 * 64;
+}
 
 // The product goes to scratch: dpre may be pre, which the derivative still needs.
 void matmul_gelu_backward_input(ThreadPool& pool, Scratch scratch, float* dpre, const float* dout, const float* weight,

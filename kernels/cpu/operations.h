@@ -10,13 +10,13 @@
 
 namespace train_gpt::cpu {
 
-// Scratch of each worker. floats(T) covers every operation; pieces are multiples of 256 bytes.
+// Scratch of each worker; pieces are multiples of 256 bytes.
 struct Scratch {
   float* base = nullptr;
   std::int64_t floats_per_worker = 0;
   float* of(int worker) const { return base + worker * floats_per_worker; }
 };
-std::int64_t matmul_scratch_floats();
+std::int64_t matmul_scratch_floats(std::int64_t N, std::int64_t C);  // of a product (N,C): one tile
 std::int64_t attention_scratch_floats(std::int64_t T);
 
 // memory.cpp

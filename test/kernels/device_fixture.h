@@ -82,12 +82,13 @@ inline bool same_bits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// A cpu device with a workspace for these sizes.
+// A cpu device with a workspace for these sizes, and for matrix products of any size.
 struct CpuFixture {
   explicit CpuFixture(int threads, std::int64_t B = 4, std::int64_t T = 128, std::int64_t C = 64, std::int64_t NH = 4,
                       std::int64_t Vp = 128)
       : device(make_cpu_device(threads)) {
-    const std::int64_t bytes = device->workspace_bytes(B, T, C, NH, Vp);
+    constexpr std::int64_t kLargeBatch = 256, kLargeHidden = 1536;  // beyond these no tile grows
+    const std::int64_t bytes = device->workspace_bytes(std::max(B, kLargeBatch), T, std::max(C, kLargeHidden), NH, Vp);
     workspace = device->allocate(bytes);
     device->use_workspace(workspace, bytes);
   }

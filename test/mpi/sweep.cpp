@@ -1,15 +1,23 @@
-// The bitwise contract over MPI: every schedule x p x m on sub-communicators of one job, against one rank.
+// The bitwise contract: every schedule x p x v x m against one rank, many cases in one job.
 //
-//   mpirun -n 8 test_mpi [--full] [--synchronous-sends] [--delays] [--optimistic]
+//   mpirun -n 8 test_mpi [--full] [--synchronous-sends] [--delays] [--optimistic] [--only TEXT]
+//   test_mpi --local [..]
 //
-// --full: 20 steps and more micro-batch counts (make check); else 3 steps.
+// --full: 20 steps, every v and more micro-batch counts (make check); else 3 steps.
 // --synchronous-sends: every send is a rendezvous. --delays: random delays in messages and actions.
-// --optimistic: optimistic optimizer steps, clipping now and then.
-// Prints `N passed, N failed` on rank 0.
-#include <algorithm>
+// --optimistic: optimistic optimizer steps, clipping now and then. --only: cases whose name contains TEXT.
+// --local: ranks are threads of this process, without MPI (for ThreadSanitizer). Their sends are always rendezvous.
+// Losses, norms and the parameters' hash behind every step are compared. Rank 0 says every half minute how far it is,
+// and `N passed, N failed` at the end.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <tuple>
 
 #include "kernels/cpu/mpi_communicator.h"
 #include "kernels/injected_delays.h"
@@ -23,40 +31,55 @@ using test::Delays;
 using test::Outcome;
 using test::Run;
 
+constexpr int kMostRanks = 8;
+
 struct Settings {
   bool full = false;
   bool synchronous = false;
   bool delays = false;
   bool optimistic = false;
+  bool local = false;
+  std::string only;
 };
 
-std::vector<Run> cases(const Settings& settings, int most_ranks) {
+std::string describe(const Run& run) {
+  return run.schedule + " p=" + std::to_string(run.ranks) + " v=" + std::to_string(run.chunks) +
+         " m=" + std::to_string(run.micro_batches);
+}
+
+Run make_run(const Settings& settings, const ScheduleRequest& request, const Placement& placement) {
+  Run run;
+  run.schedule = request.name;
+  run.ranks = request.ranks;
+  run.chunks = request.chunks;
+  run.micro_batches = request.micro_batches;
+  run.layers = placement.depth() <= 8 ? 3 : 11;  // 8 or 24 units: one per virtual stage at least
+  run.steps = settings.full ? 20 : 3;
+  run.validate_every = 2;
+  if (placement.kind == Placement::Kind::bidirectional) run.groups = 2;
+  if (settings.optimistic) {
+    run.optimistic = true;
+    run.grad_clip = 1.5;  // exceeded by some steps
+    run.steps = settings.full ? 20 : 8;
+    run.validate_every = 5;
+  } else {
+    run.hash_every_step = true;
+  }
+  return run;
+}
+
+std::vector<Run> cases(const Settings& settings) {
   std::vector<Run> all;
-  const std::vector<int> micro_batches =
-      settings.full ? std::vector<int>{1, 2, 3, 5, 8, 16} : std::vector<int>{1, 3, 8};
+  const auto micro_batches = settings.full ? std::vector<int>{1, 2, 3, 5, 8, 16} : std::vector<int>{1, 3, 8};
   for (const std::string& name : schedule_names()) {
-    for (const int p : {1, 2, 3, 4, 6, 8}) {
+    const auto chunks = takes_chunks(name) && settings.full ? std::vector<int>{1, 2, 3} : std::vector<int>{0};
+    for (const int p : {1, 2, 3, 4, 6, kMostRanks}) {
       for (const int m : micro_batches) {
-        for (const int v : takes_chunks(name) && settings.full ? std::vector<int>{1, 2, 3} : std::vector<int>{0}) {
-          ScheduleRequest request{.name = name, .ranks = p, .micro_batches = m, .chunks = v};
-          if (p > most_ranks || violation(request)) continue;
-          const Schedule schedule = make_schedule(request);
-          if (schedule.placement.depth() > 8) continue;  // the model has 8 units
-          Run run;
-          run.schedule = name;
-          run.ranks = p;
-          run.chunks = v;
-          run.micro_batches = m;
-          run.steps = settings.full ? 20 : 3;
-          run.validate_every = 2;
-          if (schedule.placement.kind == Placement::Kind::bidirectional) run.groups = 2;
-          if (settings.optimistic) {
-            run.optimistic = true;
-            run.grad_clip = 1.5;  // exceeded by some steps
-            run.steps = 8;
-            run.validate_every = 5;
-          }
-          all.push_back(run);
+        for (const int v : chunks) {
+          const ScheduleRequest request{.name = name, .ranks = p, .micro_batches = m, .chunks = v};
+          if (violation(request)) continue;
+          const Run run = make_run(settings, request, make_schedule(request).placement);
+          if (describe(run).find(settings.only) != std::string::npos) all.push_back(run);
         }
       }
     }
@@ -64,10 +87,64 @@ std::vector<Run> cases(const Settings& settings, int most_ranks) {
   return all;
 }
 
-std::string describe(const Run& run) {
-  return run.schedule + " p=" + std::to_string(run.ranks) + " v=" + std::to_string(run.chunks) +
-         " m=" + std::to_string(run.micro_batches);
-}
+// The same model and batch on one rank; of every kind one run is made.
+class OneRank {
+ public:
+  const Outcome& outcome(const Run& run) {
+    Outcome& known = known_[{run.micro_batches, run.groups, run.layers}];
+    if (!known.hash.empty()) return known;
+    Run reference = run;
+    reference.schedule = "gpipe";
+    reference.ranks = 1;
+    reference.chunks = 0;
+    reference.optimistic = false;
+    return known = test::train(reference);
+  }
+
+ private:
+  std::map<std::tuple<int, int, std::int64_t>, Outcome> known_;
+};
+
+// Counts cases and says how far it is. A case that hangs ends the program with its name.
+class Progress {
+ public:
+  Progress(std::size_t cases, bool speaks) : cases_(cases), speaks_(speaks) {
+    std::signal(SIGALRM, [](int) {
+      (void)!write(STDERR_FILENO, name_, std::strlen(name_));
+      _exit(1);
+    });
+  }
+  void begin(const Run& run) {
+    constexpr unsigned kHangs = 600;  // seconds: a case takes a few at most
+    std::snprintf(name_, sizeof name_, "no end in sight: %s\n", describe(run).c_str());
+    alarm(kHangs);
+  }
+  void end(const Run& run, bool good) {
+    (good ? passed_ : failed_)++;
+    if (!speaks_) return;
+    if (!good) std::printf("differs from one rank: %s\n", describe(run).c_str());
+    const auto now = std::chrono::steady_clock::now();
+    if (now - spoke_ < std::chrono::seconds(30)) return;
+    spoke_ = now;
+    std::printf("%d of %zu cases after %lld s\n", passed_ + failed_, cases_,
+                static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(now - begin_).count()));
+    std::fflush(stdout);
+  }
+  int finish() const {
+    alarm(0);
+    if (speaks_) std::printf("%d passed, %d failed\n", passed_, failed_);
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  static inline char name_[128];
+  std::size_t cases_;
+  bool speaks_;
+  int passed_ = 0;
+  int failed_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point spoke_ = begin_;
+};
 
 // Runs one case on the first run.ranks ranks of `world`; rank 0 gets the outcome.
 Outcome run_case(Communicator& world, const Run& run, const Delays& delays) {
@@ -79,35 +156,32 @@ Outcome run_case(Communicator& world, const Run& run, const Delays& delays) {
   return outcome;
 }
 
-int sweep(const Settings& settings) {
-  const Delays delays = settings.delays ? Delays{.message = 3, .action = 2} : Delays{};
+// `world` null: local ranks.
+int sweep(const Settings& settings, const Delays& delays, Communicator* world) {
+  const bool first = world == nullptr || world->rank() == 0;
+  const std::vector<Run> all = cases(settings);
+  OneRank one_rank;
+  Progress progress(all.size(), first);
+  int redone = 0;
+  for (const Run& run : all) {
+    progress.begin(run);
+    const Outcome expected = first ? one_rank.outcome(run) : Outcome{};
+    if (world != nullptr) world->barrier();
+    const Outcome actual = world == nullptr ? test::train(run, delays) : run_case(*world, run, delays);
+    redone += actual.redone;
+    progress.end(run, !first || actual == expected);
+  }
+  if (first && settings.optimistic) std::printf("%d steps were taken back\n", redone);
+  return progress.finish();
+}
+
+int sweep_over_mpi(const Settings& settings, const Delays& delays) {
+  const MpiSession session;
   const auto world =
       inject_delays(make_mpi_communicator({.synchronous_sends = settings.synchronous}), {.message = delays.message});
-  std::map<std::pair<int, int>, Outcome> one_rank;  // by (m, groups)
-  int passed = 0;
-  int failed = 0;
-  int redone = 0;
-  for (const Run& run : cases(settings, world->size())) {
-    Outcome& expected = one_rank[{run.micro_batches, run.groups}];
-    if (expected.hash.empty() && world->rank() == 0) {
-      Run reference = run;
-      reference.schedule = "gpipe";
-      reference.ranks = 1;
-      reference.chunks = 0;
-      reference.optimistic = false;
-      expected = test::train(reference);
-    }
-    world->barrier();
-    const Outcome actual = run_case(*world, run, delays);
-    if (world->rank() != 0) continue;
-    const bool equal = actual == expected;
-    redone += actual.redone;
-    (equal ? passed : failed)++;
-    if (!equal) std::printf("differs from one rank: %s\n", describe(run).c_str());
-  }
-  if (world->rank() == 0 && settings.optimistic) std::printf("%d steps were taken back\n", redone);
-  if (world->rank() == 0) std::printf("%d passed, %d failed\n", passed, failed);
-  return failed == 0 ? 0 : 1;
+  if (world->size() == kMostRanks) return sweep(settings, delays, world.get());
+  std::fprintf(stderr, "test_mpi: %d ranks: start it with mpirun -n %d, or with --local\n", world->size(), kMostRanks);
+  return 2;
 }
 
 }  // namespace
@@ -115,11 +189,24 @@ int sweep(const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--full") == 0) settings.full = true;
-    if (std::strcmp(argv[i], "--synchronous-sends") == 0) settings.synchronous = true;
-    if (std::strcmp(argv[i], "--delays") == 0) settings.delays = true;
-    if (std::strcmp(argv[i], "--optimistic") == 0) settings.optimistic = true;
+    const std::string option = argv[i];
+    if (option == "--full") {
+      settings.full = true;
+    } else if (option == "--synchronous-sends") {
+      settings.synchronous = true;
+    } else if (option == "--delays") {
+      settings.delays = true;
+    } else if (option == "--optimistic") {
+      settings.optimistic = true;
+    } else if (option == "--local") {
+      settings.local = true;
+    } else if (option == "--only" && i + 1 < argc) {
+      settings.only = argv[++i];
+    } else {
+      std::fprintf(stderr, "test_mpi: unknown option %s\n", argv[i]);
+      return 2;
+    }
   }
-  const MpiSession session;
-  return sweep(settings);
+  const Delays delays = settings.delays ? Delays{.message = 3, .action = 2} : Delays{};
+  return settings.local ? sweep(settings, delays, nullptr) : sweep_over_mpi(settings, delays);
 }

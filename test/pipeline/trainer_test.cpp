@@ -5,10 +5,13 @@
 #include <cmath>
 #include <utility>
 
+#include "pipeline/trainer.h"
 #include "test/pipeline/training_runs.h"
 
 namespace train_gpt::test {
 namespace {
+
+using TrainingRun = train_gpt::test::Run;
 
 void expect_equal(const Outcome& actual, const Outcome& expected, const std::string& what) {
   EXPECT_EQ(actual.losses, expected.losses) << what;
@@ -94,14 +97,50 @@ TEST(Trainer, RandomDelaysChangeNoBits) {
       two_groups, "dualpipe");
 }
 
+// Copies of a parameter are compared with their owner's at every hash (Trainer::parameter_hash).
+TEST(Trainer, CopiesStayIdenticalForManySteps) {
+  const auto steps_of = [](TrainingRun run) {
+    run.micro_batches *= 4;
+    run.steps = 20;
+    run.hash_every_step = true;
+    return train(run);
+  };
+  const Outcome one = steps_of({.micro_batches = 2, .groups = 2});
+  ASSERT_EQ(one.hashes.size(), 20U);
+  EXPECT_EQ(steps_of({.schedule = "dualpipe", .ranks = 2, .micro_batches = 2, .groups = 2}).hashes, one.hashes);
+  EXPECT_EQ(steps_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 2, .groups = 2}).hashes, one.hashes);
+  EXPECT_EQ(steps_of({.schedule = "zb-v", .ranks = 2, .replicas = 2, .micro_batches = 1}).hashes, one.hashes);
+}
+
+TEST(Trainer, NoticesCopiesThatDrift) {
+  const auto expect_notice = [](TrainingRun run, int drifting_rank, const std::string& tensor) {
+    run.before_training = [=](Trainer& trainer) {
+      if (trainer.memory().plan().rank != drifting_rank) return;
+      float* value = trainer.memory().parameters();
+      *value += 0.5F;
+    };
+    try {
+      train(run);
+      ADD_FAILURE() << run.schedule << ": not noticed";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("rank " + std::to_string(drifting_rank) + " holds another " + tensor),
+                std::string::npos)
+          << error.what();
+    }
+  };
+  expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 3, "wte");
+  expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 2, "h1.ln1w");
+  expect_notice({.schedule = "1f1b", .ranks = 4}, 3, "wte");
+}
+
 // What malloc has given out does not grow from one step to the next, up to the blocks of a queue or two.
 TEST(Trainer, AllocatesNothingAfterTheFirstSteps) {
   std::vector<std::size_t> in_use;
-  train({.schedule = "zb-h1", .micro_batches = 6, .steps = 12}, {}, [&](std::int64_t) {
+  train({.schedule = "zb-h1", .micro_batches = 6, .steps = 20}, {}, [&](std::int64_t) {
     const auto info = mallinfo2();
     in_use.push_back(info.uordblks + info.hblkhd);
   });
-  ASSERT_EQ(in_use.size(), 12U);
+  ASSERT_EQ(in_use.size(), 20U);
   constexpr std::size_t kQueues = 4096;
   for (std::size_t i = 3; i < in_use.size(); ++i) EXPECT_LE(in_use[i], in_use[2] + kQueues) << "step " << i;
 }

@@ -38,8 +38,12 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, co
 
 Outcome train_rank(Communicator& world, Device& device, const Run& run, const Delays& delays,
                    const AfterStep& after_step) {
-  const ModelConfig model{
-      .layers = 3, .heads = run.heads, .hidden = run.hidden, .vocab = 131, .max_seq_len = kSeqLen, .tied = run.tied};
+  const ModelConfig model{.layers = run.layers,
+                          .heads = run.heads,
+                          .hidden = run.hidden,
+                          .vocab = 131,
+                          .max_seq_len = kSeqLen,
+                          .tied = run.tied};
   PlanRequest request;
   request.model = model;
   request.batch = {.rows = run.rows,
@@ -78,6 +82,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       std::this_thread::sleep_for(std::chrono::microseconds(static_cast<std::int64_t>(1000 * ms)));
     });
   }
+  if (run.before_training) run.before_training(trainer);
   Outcome outcome;
   outcome.losses.reserve(static_cast<std::size_t>(run.steps));
   outcome.norms.reserve(static_cast<std::size_t>(run.steps));
@@ -92,9 +97,11 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
     outcome.redone += result.redone ? 1 : 0;
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.grad_norm);
+    if (run.hash_every_step) outcome.hashes.push_back(trainer.parameter_hash());
     if (after_step) after_step(step);
   }
   outcome.hash = trainer.parameter_hash();
+  if (run.after_training) run.after_training(trainer);
   if (!run.save_to.empty()) {
     trainer.save(run.save_to + "/model.bin", Precision::fp32);
     trainer.save_moments(run.save_to + "/optimizer.bin");

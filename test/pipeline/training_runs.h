@@ -11,6 +11,10 @@
 #include "kernels/device.h"
 #include "pipeline/plan.h"
 
+namespace train_gpt {
+class Trainer;
+}
+
 namespace train_gpt::test {
 
 struct Run {
@@ -37,6 +41,11 @@ struct Run {
   std::int64_t heads = 3;
   std::int64_t hidden = 24;
   std::function<std::unique_ptr<Device>()> make_device = {};  // empty: the cpu device
+  std::int64_t layers = 3;
+  bool hash_every_step = false;
+  // Called on every rank before the first step and after the last one; collective.
+  std::function<void(Trainer&)> before_training = {};
+  std::function<void(Trainer&)> after_training = {};
 };
 
 struct Outcome {
@@ -44,10 +53,12 @@ struct Outcome {
   std::vector<double> norms;
   std::vector<double> validation;
   std::string hash;
-  int redone = 0;  // optimistic steps that were taken back
+  std::vector<std::string> hashes = {};  // behind every step, with Run::hash_every_step
+  int redone = 0;                        // optimistic steps that were taken back
   // Of the numbers; how they came about does not count.
   bool operator==(const Outcome& other) const {
-    return losses == other.losses && norms == other.norms && validation == other.validation && hash == other.hash;
+    return losses == other.losses && norms == other.norms && validation == other.validation && hash == other.hash &&
+           hashes == other.hashes;
   }
 };
 
@@ -65,8 +76,7 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {
 Outcome train_rank(Communicator& world, Device& device, const Run& run, const Delays& delays = {},
                    const AfterStep& after_step = {});
 
-// All ranks as threads. Layers 3, vocabulary 131, T 16; tokens from a formula; AdamW with clipping
-// at 0.5.
+// All ranks as threads. Vocabulary 131, T 16; tokens from a formula; AdamW with clipping at 0.5.
 Outcome train(const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
 
 }  // namespace train_gpt::test
