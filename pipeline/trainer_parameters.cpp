@@ -32,8 +32,15 @@ void Trainer::load_moments(const OptimizerFile& file) {
 }
 
 void Trainer::refresh_low_parameters() {
-  if (plan_.request.precision == Precision::fp32) return;
-  device_.from_float(memory_.low_parameters(), memory_.parameters(), memory_.plan().layout.elements);
+  const Precision precision = plan_.request.precision;
+  if (precision == Precision::fp32) return;
+  // One by one: nobody has written what lies between two tensors.
+  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
+  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+    char* low = static_cast<char*>(memory_.low_parameters()) + entry.offset * element_size(precision);
+    device_.from_float(low, memory_.parameters() + entry.offset,
+                       tensors[static_cast<std::size_t>(entry.tensor)].elements);
+  }
 }
 
 void Trainer::save(const std::string& path, Precision precision) {
