@@ -1,5 +1,7 @@
 #include "bank_conflicts.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -9,6 +11,7 @@
 
 #include "block.h"
 #include "counters.h"
+#include "settings.h"
 
 namespace emulator {
 namespace {
@@ -56,14 +59,13 @@ std::int64_t passes(const WarpAccess& access, unsigned lanes) {
   return static_cast<std::int64_t>(most);
 }
 
-void count(const WarpAccess& access) {
+void count(const WarpAccess& access, BankUse& use) {
   std::size_t widest = 4;
   for (unsigned rest = access.lanes; rest != 0; rest &= rest - 1) {
     widest = std::max(widest, access.bytes[static_cast<unsigned>(__builtin_ctz(rest))]);
   }
   // 8-byte accesses go by half warps, 16-byte accesses by quarter warps.
   const unsigned group = widest > 8 ? 8 : widest > 4 ? 16 : 32;
-  BankUse& use = bank_use()[the_block.launch->kernel];
   for (unsigned begin = 0; begin < kWarpLanes; begin += group) {
     const unsigned lanes = (group == 32 ? ~0U : (1U << group) - 1) << begin;
     if ((lanes & access.lanes) == 0) continue;
@@ -88,21 +90,46 @@ void close_access(unsigned thread) {
   open.bytes = 0;
 }
 
+// Kernels that ran, by function: one template may be several.
+struct KernelUse {
+  std::string name;  // as written at the launch
+  unsigned threads = 0;
+  std::size_t dynamic_shared = 0;  // the most
+  BankUse banks;
+};
+std::map<const void*, KernelUse> kernels;
+
+// The last column is the kernel's address in the program, for `nm -C`: it tells the instances of a template apart.
 void print_bank_use() {
-  std::fprintf(stderr, "shared memory: %-40s %12s %12s %8s\n", "kernel", "passes", "conflicts", "share");
-  for (const auto& [kernel, use] : bank_use()) {
-    std::fprintf(stderr, "               %-40s %12lld %12lld %7.1f%%\n", kernel.c_str(),
-                 static_cast<long long>(use.passes), static_cast<long long>(use.conflicts),
-                 100.0 * static_cast<double>(use.conflicts) / static_cast<double>(use.passes));
+  std::fprintf(stderr, "shared memory: %-52s %8s %9s %12s %12s %8s %10s\n", "kernel", "threads", "dynamic", "passes",
+               "conflicts", "share", "address");
+  for (const auto& [function, use] : kernels) {
+    Dl_info place{};
+    dladdr(function, &place);
+    std::fprintf(
+        stderr, "               %-52s %8u %9zu %12lld %12lld %7.1f%% %10zx\n", use.name.c_str(), use.threads,
+        use.dynamic_shared, static_cast<long long>(use.banks.passes), static_cast<long long>(use.banks.conflicts),
+        100.0 * static_cast<double>(use.banks.conflicts) /
+            static_cast<double>(std::max<std::int64_t>(use.banks.passes, 1)),
+        static_cast<std::size_t>(static_cast<const char*>(function) - static_cast<const char*>(place.dli_fbase)));
   }
+}
+
+KernelUse& use_of_kernel() {
+  static const int registered = (bank_use(), std::atexit(print_bank_use));
+  static_cast<void>(registered);
+  const Launch& launch = *the_block.launch;
+  KernelUse& use = kernels[launch.function];
+  use.name = launch.kernel;
+  use.threads = std::max(use.threads, the_block.threads);
+  use.dynamic_shared = std::max(use.dynamic_shared, launch.dynamic_shared);
+  return use;
 }
 
 }  // namespace
 
 void count_bank_access(const void* pointer, std::size_t bytes, const void* pc) {
   if (current_thread == nullptr) return;
-  static const int registered = (bank_use(), std::atexit(print_bank_use));  // the table must outlive the call
-  static_cast<void>(registered);
   counted_block = the_block.serial;
   OpenAccess& open = open_accesses[current_thread->linear];
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
@@ -118,13 +145,20 @@ void count_bank_access(const void* pointer, std::size_t bytes, const void* pc) {
 }
 
 void finish_bank_counts() {
+  if (!settings().bank_conflicts) return;
+  BankUse& total = use_of_kernel().banks;
   if (counted_block != the_block.serial) return;
+  BankUse block;
   for (unsigned thread = 0; thread < the_block.threads; ++thread) close_access(thread);
   for (unsigned warp = 0; warp < the_block.warps; ++warp) {
     for (const auto& [pc, instruction] : instructions[warp]) {
-      for (const WarpAccess& access : instruction.executions) count(access);
+      for (const WarpAccess& access : instruction.executions) count(access, block);
     }
     instructions[warp].clear();
+  }
+  for (BankUse* use : {&total, &bank_use()[the_block.launch->kernel]}) {
+    use->passes += block.passes;
+    use->conflicts += block.conflicts;
   }
 }
 

@@ -6,6 +6,7 @@
 #include "cublas_handle.h"
 #include "cublas_matmul.h"
 #include "cublaslt_descriptors.h"
+#include "settings.h"
 
 namespace emulator::cublas {
 namespace {
@@ -170,6 +171,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   p.c = matrix_of(*fields(c), nullptr);
   p.d = matrix_of(*fields(d), nullptr);
   if (const Refusal refusal = check_problem(p)) return refuse(describe(p), refusal);
+  const bool common = p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (!common && !emulator::settings().cublaslt_epilogues) {
+    return refuse(describe(p), {CUBLAS_STATUS_NOT_SUPPORTED, "no algorithm has this epilogue (EMULATOR_EPILOGUES=0)"});
+  }
   const AlgorithmFields algorithm = find_algorithm(p, *fields(preference));
   results[0] = {};
   new (results[0].algo.data) AlgorithmFields(algorithm);

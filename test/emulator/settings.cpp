@@ -42,6 +42,7 @@ Settings read_environment() {
   settings.watchdog_seconds = number("EMULATOR_WATCHDOG", settings.watchdog_seconds);
   settings.device_count = static_cast<int>(number("EMULATOR_DEVICES", settings.device_count));
   settings.bank_conflicts = number("EMULATOR_BANKS", 0) != 0;
+  settings.cublaslt_epilogues = number("EMULATOR_EPILOGUES", 1) != 0;
   return settings;
 }
 

@@ -21,6 +21,7 @@ struct Settings {
   double watchdog_seconds = 20;                     // EMULATOR_WATCHDOG: nothing moves for this long: report and end
   int device_count = 1;                             // EMULATOR_DEVICES
   bool bank_conflicts = false;                      // EMULATOR_BANKS=1 counts them (race build only), see counters.h
+  bool cublaslt_epilogues = true;                   // EMULATOR_EPILOGUES=0: the heuristic finds only DEFAULT and BIAS
 };
 Settings& settings();
 
