@@ -108,29 +108,30 @@ class Step {
                       std::move(native)});
   }
   static void sgemm(bool left_transposed, bool right_transposed, Index rows, Index columns, Index inner,
-                    const float* left, const float* right, float beta, float* out) {
+                    const float* left, const float* right, float* out) {
     cblas_sgemm(CblasRowMajor, left_transposed ? CblasTrans : CblasNoTrans,
                 right_transposed ? CblasTrans : CblasNoTrans, static_cast<int>(rows), static_cast<int>(columns),
                 static_cast<int>(inner), 1, left, static_cast<int>(left_transposed ? rows : inner), right,
-                static_cast<int>(right_transposed ? inner : columns), beta, out, static_cast<int>(columns));
+                static_cast<int>(right_transposed ? inner : columns), 0, out, static_cast<int>(columns));
   }
 
   void forward_product(const std::string& name, const Linear& l, std::function<void()> run) {
     product(
         name, N, l.inputs, l.outputs, std::move(run),
         [=, this] { device_.matmul_forward(l.out, l.in, l.weight, nullptr, N, l.inputs, l.outputs); },
-        [=] { sgemm(false, true, N, l.outputs, l.inputs, l.in, l.weight, 0, l.out); });
+        [=] { sgemm(false, true, N, l.outputs, l.inputs, l.in, l.weight, l.out); });
   }
   void backward_products(const std::string& name, const Linear& l, float* din, const float* dout,
                          std::function<void()> run_input) {
     const auto plain = [=, this] { device_.matmul_backward_input(din, dout, l.weight, N, l.inputs, l.outputs); };
     product(name + " dX", N, l.outputs, l.inputs, run_input ? std::move(run_input) : plain, plain,
-            [=] { sgemm(false, false, N, l.inputs, l.outputs, dout, l.weight, 0, din); });
+            [=] { sgemm(false, false, N, l.inputs, l.outputs, dout, l.weight, din); });
+    const auto weight_gradient = [=, this](float* dbias) {  // of the first micro-batch, which is the only one here
+      device_.matmul_first_backward_weight(l.dweight, dbias, l.in, dout, N, l.inputs, l.outputs);
+    };
     product(
-        name + " dW", l.outputs, N, l.inputs,
-        [=, this] { device_.matmul_backward_weight(l.dweight, l.dbias, l.in, dout, N, l.inputs, l.outputs); },
-        [=, this] { device_.matmul_backward_weight(l.dweight, nullptr, l.in, dout, N, l.inputs, l.outputs); },
-        [=] { sgemm(true, false, l.outputs, l.inputs, N, dout, l.in, 1, l.dweight); });
+        name + " dW", l.outputs, N, l.inputs, [=] { weight_gradient(l.dbias); }, [=] { weight_gradient(nullptr); },
+        [=] { sgemm(true, false, l.outputs, l.inputs, N, dout, l.in, l.dweight); });
   }
   void layernorm_forward(float* out, float* in, float* statistics) {
     calls_.push_back({"LayerNorm forward", 0, 4.0 * 2 * N * C, [=, this] {
@@ -234,7 +235,11 @@ class Step {
     calls_.push_back({"AdamW", 0, bytes(28, n), [=, this] {
                         device_.adamw(parameters, nullptr, m, v, parameters, gradients, &scalars_, {}, false, n);
                       }});
-    calls_.push_back({"zero gradients", 0, bytes(4, n), [=, this] { device_.zero(gradients, n * 4); }});
+    // The first micro-batch sets the gradients of the matrices; of the rest only the embedding's are worth mentioning.
+    calls_.push_back({"zero embedding gradients", 0, bytes(4, (Vp + kMaxT) * C), [=, this] {
+                        device_.zero(wte_gradient_, Vp * C * 4);
+                        device_.zero(wpe_gradient_, kMaxT * C * 4);
+                      }});
   }
 
   Device& device_;
