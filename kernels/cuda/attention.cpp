@@ -3,6 +3,7 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/cuda/attention_delta.h"
 #include "kernels/cuda/attention_flash.h"
 #include "kernels/cuda/attention_plain.h"
 #include "kernels/cuda/operations.h"

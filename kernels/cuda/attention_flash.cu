@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
       lse[place.head * T + query] = softmax.largest[half] * scale + logf(sum);
     }
   }
-  store_rows<kSize>(head_of_out<kSize>(out, shape, place), shape.C, first_query, T, result, inverse);
+  store_rows<kSize>(head_of_out<kSize>(out, shape, place), shape.C, first_query, T, tiles.q, result, inverse);
 }
 
 // ---- backward, keys and values
@@ -232,8 +232,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     multiply_rows<kSize, kQueries>(dv, p, tiles.dout[now]);
     multiply_rows<kSize, kQueries>(dk, ds, tiles.q[now]);
   }
-  store_rows<kSize>(head_of<kSize>(dqkv, shape, place, 1), stride, first_key, T, dk, {scale, scale});
-  store_rows<kSize>(head_of<kSize>(dqkv, shape, place, 2), stride, first_key, T, dv, {1.0F, 1.0F});
+  store_rows<kSize>(head_of<kSize>(dqkv, shape, place, 1), stride, first_key, T, tiles.k, dk, {scale, scale});
+  store_rows<kSize>(head_of<kSize>(dqkv, shape, place, 2), stride, first_key, T, tiles.v, dv, {1.0F, 1.0F});
 }
 
 // ---- backward, queries
@@ -295,7 +295,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     }
     multiply_rows<kSize, kKeys>(dq, s, tiles.k[now]);
   }
-  store_rows<kSize>(head_of<kSize>(dqkv, shape, place, 0), stride, first_query, T, dq, {scale, scale});
+  store_rows<kSize>(head_of<kSize>(dqkv, shape, place, 0), stride, first_query, T, tiles.q, dq, {scale, scale});
 }
 
 // ---- launches

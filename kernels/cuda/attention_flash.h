@@ -12,7 +12,7 @@ inline bool has_flash_attention(std::int64_t head_size) { return head_size == 64
 
 void attention_forward_flash(__nv_bfloat16* out, float* lse, const __nv_bfloat16* qkv, std::int64_t B, std::int64_t T,
                              std::int64_t C, std::int64_t NH, cudaStream_t stream);
-// delta(B,NH,T): of attention_delta (attention_plain.h)
+// delta(B,NH,T): of attention_delta.h
 void attention_backward_flash(__nv_bfloat16* dqkv, const __nv_bfloat16* dout, const __nv_bfloat16* qkv,
                               const float* lse, const float* delta, std::int64_t B, std::int64_t T, std::int64_t C,
                               std::int64_t NH, cudaStream_t stream);

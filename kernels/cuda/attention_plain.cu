@@ -2,16 +2,15 @@
 // et al. 2022; online softmax: Milakov and Gimelshein 2018): T x T is never stored.
 //
 //   forward       one warp per query; 8 queries of a block share tiles of 32 keys in shared memory. A lane holds the
-//   score
-//                 of one key, then every 32nd element of the output.
+//                 score of one key, then every 32nd element of the output.
 //   backward, dq  the same walk over keys, with p = exp(s - lse) and ds = p (dout v - delta), dq = scale ds k
 //   backward, dkv one warp per key, the same walk over queries from the diagonal on: dv = p dout, dk = scale ds q
 //                 Each gradient is summed by one warp in order of position: deterministic, no atomics.
 //
 // FLOPs for causal T: forward 2 B T^2 C, backward 7 B T^2 C (scores and dp are computed twice). Bytes: 4 e B T C
-// forward; every tile is read from L2 once per block of 8 rows. Bound by shared memory: a multiply-add per 4 bytes
-// read, so about 1/4 of the fp32 peak: 16 TFLOP/s on an H100 or H200, 5 TFLOP/s on an A100. bf16 at head sizes 64 and
-// 128 takes attention.cu instead.
+// forward; every tile is read from L2 once per block of 8 rows. Bound by shared memory: a lane reads 4 to 8 bytes for a
+// multiply-add, so 1/8 to 1/4 of the fp32 peak: 8 to 16 TFLOP/s on an H100 or H200, 2.5 to 5 TFLOP/s on an A100. bf16
+// at head sizes 64 and 128 takes attention_flash.cu instead.
 #include <cmath>
 
 #include "kernels/cuda/attention_plain.h"
@@ -136,7 +135,8 @@ __device__ Shared shared_memory(float* memory, const Shape& shape) {
 }
 
 template <typename Float>
-__global__ void __launch_bounds__(kThreads) forward_kernel(Float* out, float* lse, const Float* qkv, Shape shape) {
+__global__ void __launch_bounds__(kThreads)
+    plain_forward_kernel(Float* out, float* lse, const Float* qkv, Shape shape) {
   extern __shared__ float memory[];
   const Shared shared = shared_memory(memory, shape);
   const Place place = place_of_block(shape);
@@ -173,23 +173,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Float* out, float* ls
 
 template <typename Float>
 __global__ void __launch_bounds__(kThreads)
-    delta_kernel(float* delta, const Float* dout, const Float* out, Shape shape) {
-  const Place place = place_of_block(shape);
-  const std::int64_t query = place.first + threadIdx.x / kWarp;
-  if (query >= shape.T) return;
-  const Float* a = head_of_out(dout, shape, place) + query * shape.C;
-  const Float* b = head_of_out(out, shape, place) + query * shape.C;
-  float sum = 0;
-  for (int d = static_cast<int>(threadIdx.x) % kWarp; d < shape.head_size; d += kWarp) {
-    sum = fmaf(as_float(a[d]), as_float(b[d]), sum);
-  }
-  sum = warp_sum(sum);
-  if (threadIdx.x % kWarp == 0) delta[(place.b * shape.NH + place.h) * shape.T + query] = sum;
-}
-
-template <typename Float>
-__global__ void __launch_bounds__(kThreads) backward_query_kernel(Float* dqkv, const Float* dout, const Float* qkv,
-                                                                  const float* lse, const float* delta, Shape shape) {
+    plain_backward_query_kernel(Float* dqkv, const Float* dout, const Float* qkv, const float* lse, const float* delta,
+                                Shape shape) {
   extern __shared__ float memory[];
   const Shared shared = shared_memory(memory, shape);
   const Place place = place_of_block(shape);
@@ -222,8 +207,9 @@ __global__ void __launch_bounds__(kThreads) backward_query_kernel(Float* dqkv, c
 }
 
 template <typename Float>
-__global__ void __launch_bounds__(kThreads) backward_key_kernel(Float* dqkv, const Float* dout, const Float* qkv,
-                                                                const float* lse, const float* delta, Shape shape) {
+__global__ void __launch_bounds__(kThreads)
+    plain_backward_key_kernel(Float* dqkv, const Float* dout, const Float* qkv, const float* lse, const float* delta,
+                              Shape shape) {
   extern __shared__ float memory[];
   const Shared shared = shared_memory(memory, shape);
   const Place place = place_of_block(shape);
@@ -282,16 +268,8 @@ template <typename Float>
 void attention_forward_plain(Float* out, float* lse, const Float* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                              std::int64_t NH, cudaStream_t stream) {
   const Shape shape = shape_of(B, T, C, NH);
-  const std::size_t bytes = shared_bytes(forward_kernel<Float>, shape);
-  forward_kernel<Float><<<blocks_of(shape), kThreads, bytes, stream>>>(out, lse, qkv, shape);
-  CUDA_CHECK(cudaGetLastError());
-}
-
-template <typename Float>
-void attention_delta(float* delta, const Float* dout, const Float* out, std::int64_t B, std::int64_t T, std::int64_t C,
-                     std::int64_t NH, cudaStream_t stream) {
-  const Shape shape = shape_of(B, T, C, NH);
-  delta_kernel<Float><<<blocks_of(shape), kThreads, 0, stream>>>(delta, dout, out, shape);
+  const std::size_t bytes = shared_bytes(plain_forward_kernel<Float>, shape);
+  plain_forward_kernel<Float><<<blocks_of(shape), kThreads, bytes, stream>>>(out, lse, qkv, shape);
   CUDA_CHECK(cudaGetLastError());
 }
 
@@ -299,19 +277,17 @@ template <typename Float>
 void attention_backward_plain(Float* dqkv, const Float* dout, const Float* qkv, const float* lse, const float* delta,
                               std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH, cudaStream_t stream) {
   const Shape shape = shape_of(B, T, C, NH);
-  const std::size_t bytes = shared_bytes(backward_query_kernel<Float>, shape);
-  shared_bytes(backward_key_kernel<Float>, shape);
-  backward_query_kernel<Float><<<blocks_of(shape), kThreads, bytes, stream>>>(dqkv, dout, qkv, lse, delta, shape);
+  const std::size_t bytes = shared_bytes(plain_backward_query_kernel<Float>, shape);
+  shared_bytes(plain_backward_key_kernel<Float>, shape);
+  plain_backward_query_kernel<Float><<<blocks_of(shape), kThreads, bytes, stream>>>(dqkv, dout, qkv, lse, delta, shape);
   CUDA_CHECK(cudaGetLastError());
-  backward_key_kernel<Float><<<blocks_of(shape), kThreads, bytes, stream>>>(dqkv, dout, qkv, lse, delta, shape);
+  plain_backward_key_kernel<Float><<<blocks_of(shape), kThreads, bytes, stream>>>(dqkv, dout, qkv, lse, delta, shape);
   CUDA_CHECK(cudaGetLastError());
 }
 
 #define TRAIN_GPT_INSTANTIATE(Float)                                                                                   \
   template void attention_forward_plain<Float>(Float*, float*, const Float*, std::int64_t, std::int64_t, std::int64_t, \
                                                std::int64_t, cudaStream_t);                                            \
-  template void attention_delta<Float>(float*, const Float*, const Float*, std::int64_t, std::int64_t, std::int64_t,   \
-                                       std::int64_t, cudaStream_t);                                                    \
   template void attention_backward_plain<Float>(Float*, const Float*, const Float*, const float*, const float*,        \
                                                 std::int64_t, std::int64_t, std::int64_t, std::int64_t, cudaStream_t);
 TRAIN_GPT_INSTANTIATE(float)

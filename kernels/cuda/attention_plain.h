@@ -12,10 +12,7 @@ inline constexpr std::int64_t kMaxHeadSize = 256;
 template <typename Float>
 void attention_forward_plain(Float* out, float* lse, const Float* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                              std::int64_t NH, cudaStream_t stream);
-// delta(B,NH,T) = row sums of dout * out
-template <typename Float>
-void attention_delta(float* delta, const Float* dout, const Float* out, std::int64_t B, std::int64_t T, std::int64_t C,
-                     std::int64_t NH, cudaStream_t stream);
+// delta(B,NH,T): of attention_delta.h
 template <typename Float>
 void attention_backward_plain(Float* dqkv, const Float* dout, const Float* qkv, const float* lse, const float* delta,
                               std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH, cudaStream_t stream);

@@ -92,20 +92,31 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[kSize / 8][4], const 
   }
 }
 
-// Rows first + group (+ 8) of a head = sum * factor, those before `end` only. factor[i] belongs to row group + 8 i.
+// Rows first .. first + 15 of a head, those before `end` only, = sum * factor; factor[i] belongs to row group + 8 i.
+// They take the way over the warp's own 16 rows of `tile`, which nobody else reads any more: 16 bytes go out at a time,
+// and whole rows of a head together.
 template <int kSize>
 __device__ __forceinline__ void store_rows(bf16* head, std::int64_t stride, std::int64_t first, std::int64_t end,
-                                           const float (&sum)[kSize / 8][4], const float (&factor)[2]) {
-  const int lane = lane_index();
+                                           bf16* tile, const float (&sum)[kSize / 8][4], const float (&factor)[2]) {
+  const int lane = lane_index(), own = 16 * warp_index();
+  __syncwarp();  // the other lanes have read their fragments
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const std::int64_t row = first + lane / 4 + 8 * half;
-    if (row >= end) continue;
 #pragma unroll
     for (int n = 0; n < kSize / 8; ++n) {
-      *reinterpret_cast<std::uint32_t*>(head + row * stride + 8 * n + 2 * (lane % 4)) =
+      bf16* chunk = const_cast<bf16*>(chunk_at<kSize>(tile, own + lane / 4 + 8 * half, n));
+      *reinterpret_cast<std::uint32_t*>(chunk + 2 * (lane % 4)) =
           rounded_pair(sum[n][2 * half] * factor[half], sum[n][2 * half + 1] * factor[half]);
     }
+  }
+  __syncwarp();
+  constexpr int kChunks = kSize / 8;
+#pragma unroll
+  for (int i = 0; i < 16 * kChunks / kWarp; ++i) {
+    const int index = i * kWarp + lane, row = index / kChunks, chunk = index % kChunks;
+    if (first + row >= end) continue;
+    *reinterpret_cast<uint4*>(head + (first + row) * stride + 8 * chunk) =
+        *reinterpret_cast<const uint4*>(chunk_at<kSize>(tile, own + row, chunk));
   }
 }
 

@@ -1,10 +1,11 @@
 // Sums down the columns of a row-major matrix, in two stages over blocks of rows fixed by the shape: no atomics, and
 // the same order whatever the launch does.
 //
-//   stage 1   a block sums 256 rows of a strip of columns: 32 groups of threads take every 32nd row, the groups are
-//   then
-//             added in order; result in `partial`(outputs, row blocks, columns)
+//   stage 1   a block sums 256 rows of a strip of columns: 32 groups of threads take every 32nd row, then the groups
+//             are added in order; result in `partial`(outputs, row blocks, columns)
 //   stage 2   one thread per column adds the row blocks in order, and the total to the result
+//
+// Bound by reading the matrix (the file of each Term says how many bytes); the partial sums are 1/64 of a bf16 matrix.
 //
 // A Term is a struct with `template <int W> void operator()(row, column, float (&values)[kOutputs][W]) const`: what is
 // summed of columns column .. column + W - 1 of a row.
@@ -23,6 +24,19 @@ inline constexpr int kSumThreads = kSumGroups * kSumLanes;
 inline std::int64_t column_sums_scratch_bytes(std::int64_t outputs, std::int64_t rows, std::int64_t columns) {
   return outputs * blocks_for(rows, kSumRows) * columns * static_cast<std::int64_t>(sizeof(float));
 }
+
+// Where a row of sums in shared memory holds element i of a lane's pack, and of which column of the strip a place holds
+// the sum. Packs of more than 16 bytes are taken apart: what eight lanes store at a time lies side by side, in
+// different banks.
+template <int kWidth>
+struct PlacesOfSums {
+  static constexpr int kPart = kWidth < 4 ? kWidth : 4;
+  static constexpr int kParts = kSumLanes * kPart;
+  __device__ static int of(int lane, int i) { return i / kPart * kParts + lane * kPart + i % kPart; }
+  __device__ static int column(int place) {
+    return place % kParts / kPart * kWidth + place / kParts * kPart + place % kPart;
+  }
+};
 
 template <int kOutputs, int kWidth, typename Term>
 __global__ void __launch_bounds__(kSumThreads)
@@ -48,15 +62,17 @@ __global__ void __launch_bounds__(kSumThreads)
 #pragma unroll
   for (int k = 0; k < kOutputs; ++k) {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) sums[k][group][lane * kWidth + i] = total[k][i];
+    for (int i = 0; i < kWidth; ++i) sums[k][group][PlacesOfSums<kWidth>::of(lane, i)] = total[k][i];
   }
   __syncthreads();
-  const int of_strip = static_cast<int>(threadIdx.x);
-  if (of_strip >= kSumLanes * kWidth || strip + of_strip >= columns) return;
+  const int place = static_cast<int>(threadIdx.x);
+  if (place >= kSumLanes * kWidth) return;
+  const std::int64_t column_of_sum = strip + PlacesOfSums<kWidth>::column(place);
+  if (column_of_sum >= columns) return;
   for (int k = 0; k < kOutputs; ++k) {
     float sum = 0;
-    for (int g = 0; g < kSumGroups; ++g) sum += sums[k][g][of_strip];
-    partial[(k * std::int64_t{gridDim.y} + blockIdx.y) * columns + strip + of_strip] = sum;
+    for (int g = 0; g < kSumGroups; ++g) sum += sums[k][g][place];
+    partial[(k * std::int64_t{gridDim.y} + blockIdx.y) * columns + column_of_sum] = sum;
   }
 }
 

@@ -1,63 +1,52 @@
-// Conversions between fp32 and bf16 (to nearest, ties to even), and sums of buffers. Bound by memory: 6 n bytes for a
-// conversion, 12 n for a sum.
-#include "kernels/cuda/check.h"
+// Conversions between fp32 and bf16 (to nearest, ties to even), and sums of buffers.
+//
+// Bytes: 6 n for a conversion, 12 n for a sum; n FLOPs. Bound by memory: 124M parameters rounded to bf16 are 0.74 GB:
+// 0.22 ms on an H100 (3.35 TB/s), 0.15 ms on an H200 (4.8 TB/s), 0.37 ms on an A100 (2.0 TB/s); added, 1.5 GB: 0.44,
+// 0.31 and 0.74 ms.
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/operations.h"
-#include "kernels/cuda/packs.cuh"
 
 namespace train_gpt::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kPack = 4;
-
 template <typename Out, typename In>
 struct Conversion {
-  template <int kWidth>
-  __device__ static void apply(Out* out, const In* in) {
+  static constexpr int kWidth = kWide<bf16>;
+
+  Out* out;
+  const In* in;
+
+  __device__ void operator()(std::int64_t i, int count) const {
     float x[kWidth];
-    load<kWidth>(x, in);
-    store<kWidth>(out, x);
+    load<kWidth>(x, in + i, count);
+    store<kWidth>(out + i, x, count);
   }
 };
 
 struct Sum {
-  template <int kWidth>
-  __device__ static void apply(float* out, const float* in) {
+  static constexpr int kWidth = kWide<float>;
+
+  float* out;
+  const float* in;
+
+  __device__ void operator()(std::int64_t i, int count) const {
     float x[kWidth], y[kWidth];
-    load<kWidth>(x, out);
-    load<kWidth>(y, in);
+    load<kWidth>(x, out + i, count);
+    load<kWidth>(y, in + i, count);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) x[k] += y[k];
-    store<kWidth>(out, x);
+    store<kWidth>(out + i, x, count);
   }
 };
-
-// Four elements per thread; the last thread takes what is left one by one.
-template <typename Operation, typename Out, typename In>
-__global__ void __launch_bounds__(kThreads) elementwise_kernel(Out* out, const In* in, std::int64_t n) {
-  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kPack;
-  if (i + kPack <= n) {
-    Operation::template apply<kPack>(out + i, in + i);
-  } else {
-    for (std::int64_t k = i; k < n; ++k) Operation::template apply<1>(out + k, in + k);
-  }
-}
-
-template <typename Operation, typename Out, typename In>
-void elementwise(Out* out, const In* in, std::int64_t n, cudaStream_t stream) {
-  if (n == 0) return;
-  elementwise_kernel<Operation, Out, In><<<blocks_for(n, kThreads * kPack), kThreads, 0, stream>>>(out, in, n);
-  CUDA_CHECK(cudaGetLastError());
-}
 
 }  // namespace
 
 void to_bf16(bf16* out, const float* in, std::int64_t n, cudaStream_t stream) {
-  elementwise<Conversion<bf16, float>>(out, in, n, stream);
+  elementwise(Conversion<bf16, float>{out, in}, n, stream);
 }
 void to_fp32(float* out, const bf16* in, std::int64_t n, cudaStream_t stream) {
-  elementwise<Conversion<float, bf16>>(out, in, n, stream);
+  elementwise(Conversion<float, bf16>{out, in}, n, stream);
 }
-void add(float* out, const float* in, std::int64_t n, cudaStream_t stream) { elementwise<Sum>(out, in, n, stream); }
+void add(float* out, const float* in, std::int64_t n, cudaStream_t stream) { elementwise(Sum{out, in}, n, stream); }
 
 }  // namespace train_gpt::cuda

@@ -191,9 +191,11 @@ class CudaDevice final : public WithStream {
   }
   void matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
                               std::int64_t C, std::int64_t OC) override {
-    float* scratch = dbias != nullptr ? scratch_of(Linear<Float>::backward_weight_scratch_bytes(N, OC)) : nullptr;
-    linear_.backward_weight(dweight, dbias, low(in), low(dout), N, C, OC, scratch, stream_);
-    progress();
+    weight_gradient(dweight, dbias, in, dout, /*first=*/false, N, C, OC);
+  }
+  void matmul_first_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
+                                    std::int64_t C, std::int64_t OC) override {
+    weight_gradient(dweight, dbias, in, dout, /*first=*/true, N, C, OC);
   }
 
   void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
@@ -232,6 +234,13 @@ class CudaDevice final : public WithStream {
  private:
   static Float* low(void* p) { return static_cast<Float*>(p); }
   static const Float* low(const void* p) { return static_cast<const Float*>(p); }
+
+  void weight_gradient(float* dweight, float* dbias, const void* in, const void* dout, bool first, std::int64_t N,
+                       std::int64_t C, std::int64_t OC) {
+    float* scratch = dbias != nullptr ? scratch_of(Linear<Float>::backward_weight_scratch_bytes(N, OC)) : nullptr;
+    linear_.backward_weight(dweight, dbias, low(in), low(dout), first, N, C, OC, scratch, stream_);
+    progress();
+  }
 
   void progress() const {
     if (progress_) progress_();

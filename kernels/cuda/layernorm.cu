@@ -6,7 +6,8 @@
 //                     the residual's gradient is added on the way    (3 or 4) e N C bytes, ~14 N C FLOPs
 //   backward, weight  dweight += sum dout xhat, dbias += sum dout    2 e N C bytes,     ~5 N C FLOPs (column_sums.cuh)
 //
-// All bound by memory: N = 8192, C = 768, bf16: forward 25 MB = 8 us on an H100, 5 us on an H200, 13 us on an A100.
+// All bound by memory. N = 8192, C = 768, bf16, on an H100 (3.35 TB/s) / H200 (4.8 TB/s) / A100 (2.0 TB/s): forward and
+// backward, weight 25 MB: 8 / 5 / 13 us; backward, input 50 MB: 15 / 10 / 25 us.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/reduce.cuh"
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Float>
-struct WeightTerms {
+struct LayerNormTerms {
   const Float* dout;
   const Float* in;
   const float* mean;
@@ -153,7 +154,7 @@ std::int64_t layernorm_backward_weight_scratch_bytes(std::int64_t N, std::int64_
 template <typename Float>
 void layernorm_backward_weight(float* dweight, float* dbias, const Float* dout, const Float* in, const float* mean,
                                const float* rstd, std::int64_t N, std::int64_t C, float* scratch, cudaStream_t stream) {
-  const WeightTerms<Float> terms{dout, in, mean, rstd, C};
+  const LayerNormTerms<Float> terms{dout, in, mean, rstd, C};
   const ColumnResults<2> results{{dweight, dbias}};
   constexpr int kWidth = kWide<Float>;
   if (C % kWidth == 0) {

@@ -106,14 +106,22 @@ bool MatrixProducts::try_run(const Product& product, const ProductBuffers& buffe
   if (has_auxiliary(product.epilogue)) {
     set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, buffers.auxiliary);
   }
+  if (product.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
+    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, buffers.bias_gradient);
+  }
   if (!plan.searched) find_algorithm(plan, product);
   plan.searched = true;
   if (!plan.found) return false;
   const float one = 1, zero = 0;
-  CUBLAS_CHECK(cublasLtMatmul(handle_, plan.operation, &one, buffers.a, plan.a, buffers.b, plan.b,
-                              buffers.c != nullptr ? &one : &zero, buffers.c != nullptr ? buffers.c : buffers.d, plan.d,
-                              buffers.d, plan.d, &plan.algorithm, workspace_, kWorkspaceBytes, stream));
-  return true;
+  const cublasStatus_t status =
+      cublasLtMatmul(handle_, plan.operation, &one, buffers.a, plan.a, buffers.b, plan.b,
+                     buffers.c != nullptr ? &one : &zero, buffers.c != nullptr ? buffers.c : buffers.d, plan.d,
+                     buffers.d, plan.d, &plan.algorithm, workspace_, kWorkspaceBytes, stream);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+    plan.found = false;  // nothing was enqueued
+  else
+    CUBLAS_CHECK(status);
+  return plan.found;
 }
 
 void MatrixProducts::run(const Product& product, const ProductBuffers& buffers, cudaStream_t stream) {
@@ -173,12 +181,17 @@ void Linear<Float>::gelu_backward_input(Float* dpre, const Float* dout, const Fl
   gelu_backward(dpre, dpre, pre, N * C, stream);
 }
 
-// dweight^T (C,OC) += in (C,N) dout (OC,N)^T, in fp32
+// dweight^T (C,OC) += in (C,N) dout (OC,N)^T, in fp32. The product reads dout anyway: the epilogue BGRADB sums it over
+// N, in the type of the output (fp32), and stores the sums, which are then added to what earlier micro-batches left.
 template <typename Float>
-void Linear<Float>::backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, std::int64_t N,
-                                    std::int64_t C, std::int64_t OC, float* scratch, cudaStream_t stream) {
-  const Product product{CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_DEFAULT, true};
-  products_.run(product, {.a = in, .b = dout, .c = dweight, .d = dweight}, stream);
+void Linear<Float>::backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, bool first,
+                                    std::int64_t N, std::int64_t C, std::int64_t OC, float* scratch,
+                                    cudaStream_t stream) {
+  const ProductBuffers buffers{
+      .a = in, .b = dout, .c = first ? nullptr : dweight, .d = dweight, .bias_gradient = scratch};
+  const Product fused{CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_BGRADB, true};
+  if (dbias != nullptr && products_.try_run(fused, buffers, stream)) return add(dbias, scratch, OC, stream);
+  products_.run({CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_DEFAULT, true}, buffers, stream);
   if (dbias != nullptr) bias_backward(dbias, dout, N, OC, scratch, stream);
 }
 

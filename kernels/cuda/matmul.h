@@ -36,8 +36,9 @@ struct ProductBuffers {
   const void* b = nullptr;
   const void* c = nullptr;  // added, scaled by 1; null: nothing is added
   void* d = nullptr;
-  const void* bias = nullptr;
-  void* auxiliary = nullptr;  // (m,n): what GELU was applied to
+  const void* bias = nullptr;      // (m)
+  float* bias_gradient = nullptr;  // (n): sums of op(B) over k, stored
+  void* auxiliary = nullptr;       // (m,n): what GELU was applied to
 };
 
 class MatrixProducts {
@@ -51,7 +52,8 @@ class MatrixProducts {
   static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
   void use_workspace(void* workspace) { workspace_ = workspace; }
 
-  // Enqueues the product; false, and nothing done, where cuBLASLt has no algorithm for it.
+  // Enqueues the product; false, and nothing done, where cuBLASLt has no algorithm for it. The answer depends on the
+  // product alone.
   bool try_run(const Product& product, const ProductBuffers& buffers, cudaStream_t stream);
   // Throws std::runtime_error where cuBLASLt has none.
   void run(const Product& product, const ProductBuffers& buffers, cudaStream_t stream);
@@ -89,9 +91,9 @@ class Linear {
   // scratch: N * C elements, used only where dpre is pre.
   void gelu_backward_input(Float* dpre, const Float* dout, const Float* weight, const Float* pre, std::int64_t N,
                            std::int64_t C, std::int64_t OC, void* scratch, cudaStream_t stream);
-  // scratch: backward_weight_scratch_bytes, used only with dbias.
-  void backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, std::int64_t N, std::int64_t C,
-                       std::int64_t OC, float* scratch, cudaStream_t stream);
+  // first: dweight = instead of +=. scratch: backward_weight_scratch_bytes, used only with dbias.
+  void backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, bool first, std::int64_t N,
+                       std::int64_t C, std::int64_t OC, float* scratch, cudaStream_t stream);
   static std::int64_t backward_weight_scratch_bytes(std::int64_t N, std::int64_t OC);
 
  private:

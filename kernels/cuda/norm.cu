@@ -18,12 +18,8 @@ __global__ void __launch_bounds__(kThreads) squared_sums_kernel(double* sums, co
   const std::int64_t end = begin + kAtomElements < n ? begin + kAtomElements : n;
   double sum = 0;
   for (std::int64_t i = begin + threadIdx.x * kPack; i < end; i += kThreads * kPack) {
-    float values[kPack] = {};
-    if (i + kPack <= end) {
-      load<kPack>(values, x + i);
-    } else {
-      for (int k = 0; i + k < end; ++k) values[k] = x[i + k];
-    }
+    float values[kPack];
+    load<kPack>(values, x + i, end - i < kPack ? static_cast<int>(end - i) : kPack);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) sum = fma(static_cast<double>(values[k]), static_cast<double>(values[k]), sum);
   }

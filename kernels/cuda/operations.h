@@ -47,7 +47,7 @@ void gelu_forward(Float* out, const Float* in, std::int64_t n, cudaStream_t stre
 template <typename Float>
 void gelu_backward(Float* dpre, const Float* dout, const Float* pre, std::int64_t n, cudaStream_t stream);
 
-// attention.cu and attention_plain.cu
+// attention.cpp
 std::int64_t attention_backward_scratch_bytes(std::int64_t B, std::int64_t T, std::int64_t NH);
 template <typename Float>
 void attention_forward(Float* out, float* lse, const Float* qkv, std::int64_t B, std::int64_t T, std::int64_t C,

@@ -29,8 +29,9 @@ __device__ __forceinline__ bf16 rounded<bf16>(float x) {
   return __float2bfloat16(x);  // to nearest, ties to even
 }
 
+// Aligned to itself, as one access wants it; beyond 16 bytes it is several accesses.
 template <typename Float, int kWidth>
-struct alignas(sizeof(Float) * kWidth) Pack {
+struct alignas(sizeof(Float) * kWidth < 16 ? sizeof(Float) * kWidth : 16) Pack {
   Float element[kWidth];
 };
 
@@ -48,6 +49,23 @@ __device__ __forceinline__ void store(Float* p, const float (&x)[kWidth]) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) pack.element[i] = rounded<Float>(x[i]);
   *reinterpret_cast<Pack<Float, kWidth>*>(p) = pack;
+}
+
+// The same at the end of a buffer, of which only the first `count` elements are left; the others are read as 0.
+template <int kWidth, typename Float>
+__device__ __forceinline__ void load(float (&x)[kWidth], const Float* p, int count) {
+  if (count == kWidth) return load<kWidth>(x, p);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) x[i] = i < count ? as_float(p[i]) : 0.0F;
+}
+
+template <int kWidth, typename Float>
+__device__ __forceinline__ void store(Float* p, const float (&x)[kWidth], int count) {
+  if (count == kWidth) return store<kWidth>(p, x);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    if (i < count) p[i] = rounded<Float>(x[i]);
+  }
 }
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {

@@ -26,10 +26,10 @@ TEST_P(CudaAttention, AgreesWithReference) {
     return {{"out", out.values()}, {"lse", lse.values()}, {"dqkv", dqkv.values()}};
   });
   const reference::Attention expected = reference::attention(qkv.rounded(), B, T, C, NH);
-  expect_close(results[0].values, expected.out, tolerance(precision, 0.002), "out");
+  expect_precise(results[0].values, expected.out, precision, "out", 0.002);
   expect_close(results[1].values, expected.lse, 1e-5, "lse");
-  expect_close(results[2].values, reference::attention_backward(dout.rounded(), qkv.rounded(), B, T, C, NH),
-               tolerance(precision, 0.004), "dqkv");
+  expect_precise(results[2].values, reference::attention_backward(dout.rounded(), qkv.rounded(), B, T, C, NH),
+                 precision, "dqkv", 0.004);
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {

@@ -110,10 +110,27 @@ Results in_all_orders(const Work& work) {
   return first;
 }
 
-// Against a double reference on equally rounded inputs: fp32 to 1e-5 of the largest value; bf16 to one rounding of the
-// result (2^-8 at most) and `extra` for what is rounded on the way.
-inline double tolerance(Precision precision, double extra = 0) {
-  return precision == Precision::fp32 ? 1e-5 : 0.00391 + extra;
+// Against a double reference on equally rounded inputs. fp32: within 1e-5 of the largest value. bf16: each element
+// within one rounding of itself (2^-8 of its size), and 1e-5 of the largest for the sums; `extra`, of the largest, for
+// what is rounded on the way.
+inline void expect_precise(const Floats& actual, const reference::Values& expected, Precision precision,
+                           const std::string& what, double extra = 0, double floor = 1e-6) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  if (precision == Precision::fp32) return expect_close(actual, expected, 1e-5, what, floor);
+  double largest = floor;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  double worst = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double allowed = std::abs(expected[i]) / 256 + (1e-5 + extra) * largest;
+    const double error = std::abs(static_cast<double>(actual[i]) - expected[i]) / allowed;
+    if (error <= worst) continue;
+    worst = error;  // NaN comes here, too
+    at = i;
+    if (std::isnan(error)) break;
+  }
+  EXPECT_LE(worst, 1) << what << ": element " << at << " is " << actual[at] << ", expected " << expected[at]
+                      << ", largest " << largest;
 }
 
 inline std::string name_of(Precision precision) { return precision == Precision::fp32 ? "fp32" : "bf16"; }

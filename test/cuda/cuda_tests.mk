@@ -3,6 +3,7 @@
 #
 #   make test-cuda     plain build, small sizes: seconds; part of make test
 #   make check-cuda    all sizes, sanitizers, race detector, and every barrier and wait left out once; part of make check
+#   make kernel-table  registers, shared memory, occupancy and bank conflicts of every kernel; needs nvcc
 
 # Communication is tested by trainer_tests.mk.
 CUDA_SOURCES := $(filter-out %_communicator.cpp %/side_stream.cpp %/nccl_link.cpp %/nccl_collectives.cu,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp))
@@ -30,10 +31,23 @@ test-cuda: $(BUILD)/test_cuda
 
 # Small cases that reach every barrier and wait, in tiles and out of them.
 CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaCrossEntropy.*:CudaSquaredSums.*:CudaMarks.*:CudaMemory.*'
+CUDA_MUTATED_SOURCES := $(CUDA_SOURCES) $(filter-out %/ptx.cuh,$(wildcard kernels/cuda/*.cuh))
+# Other seeds of the random order of threads and streams.
+CUDA_SEEDS := 2 3 4
 check-cuda: $(CUDA_TEST_BUILDS:%=$(BUILD)/cuda_tests-%)
-	@set -e; for b in $(CUDA_TEST_BUILDS); do $(BUILD)/cuda_tests-$$b --gtest_brief=1; done
-	@test/emulator/mutate.sh --only kernels/cuda/ --sources $(CUDA_SOURCES) -- \
+	@scripts/run_tests.sh $(CUDA_TEST_BUILDS:%=$(BUILD)/cuda_tests-%) \
+	  $(foreach s,$(CUDA_SEEDS),'EMULATOR_SEED=$(s) $(BUILD)/cuda_tests-plain --gtest_filter="-CudaTraining*"')
+	@test/emulator/mutate.sh --only kernels/cuda/ --sources $(CUDA_MUTATED_SOURCES) -- \
 	  $(BUILD)/cuda_tests-race $(CUDA_MUTATED) -- $(BUILD)/cuda_tests-plain $(CUDA_MUTATED)
 
 # Part of make check where there is one.
 check: check-cuda
+
+# Registers, shared memory, occupancy and bank conflicts of every kernel: the table in kernels/cuda/README.md. (The kernel
+# that adds NCCL's slices has neither shared memory nor a place in these tests.)
+CUDA_TABLED := --gtest_filter=Small/CudaAttention*:Large/CudaAttention*HS256:Small/CudaRows*:Small*/CudaMatmul*:Small/CudaCrossEntropy*:*AdamW*:CudaSquaredSums*:CudaConversions*:CudaMemory.Add*
+.PHONY: kernel-table
+kernel-table: $(NVCC_OBJECTS) $(BUILD)/cuda_tests-race
+	@EMULATOR_BANKS=1 $(BUILD)/cuda_tests-race --gtest_brief=1 '$(CUDA_TABLED)' > $(BUILD)/banks.log 2>&1 || { cat $(BUILD)/banks.log; exit 1; }
+	@scripts/kernel_table.py --ptxas $(filter-out %/nccl_collectives.ptxas,$(NVCC_OBJECTS:.o=.ptxas)) \
+	  --program $(BUILD)/cuda_tests-race --report $(BUILD)/banks.log

@@ -50,7 +50,7 @@ TEST_P(CudaRows, Embedding) {
       dwpe[n % T_ * C_ + c] += d[n * C_ + c];
     }
   }
-  expect_close(results[0].values, out, tolerance(precision_), "out");
+  expect_precise(results[0].values, out, precision_, "out");
   expect_close(results[1].values, dwte, 1e-6, "dwte");
   expect_close(results[2].values, dwpe, 1e-6, "dwpe");
 }
@@ -80,15 +80,15 @@ TEST_P(CudaRows, LayerNorm) {
             {"dbias", dbias.values()}};
   });
   const reference::LayerNorm forward = reference::layernorm(in.rounded(), weight.rounded(), bias.rounded(), N_, C_);
-  expect_close(results[0].values, forward.out, tolerance(precision_), "out");
+  expect_precise(results[0].values, forward.out, precision_, "out");
   expect_close(results[1].values, forward.mean, 1e-6, "mean");
   expect_close(results[2].values, forward.rstd, 1e-4, "rstd");
   reference::LayerNormGradient gradient =
       reference::layernorm_backward(dout.rounded(), in.rounded(), weight.rounded(), N_, C_);
-  expect_close(results[3].values, gradient.din, tolerance(precision_), "din", 0.1);
+  expect_precise(results[3].values, gradient.din, precision_, "din", 0, 0.1);
   const reference::Values dresidual = residual.rounded();
   for (std::size_t i = 0; i < dresidual.size(); ++i) gradient.din[i] += dresidual[i];
-  expect_close(results[4].values, gradient.din, tolerance(precision_), "with residual", 0.1);
+  expect_precise(results[4].values, gradient.din, precision_, "with residual", 0, 0.1);
   EXPECT_TRUE(same_bits(results[5].values, results[4].values)) << "in place";
   for (std::int64_t c = 0; c < C_; ++c) {
     gradient.dweight[c] += static_cast<double>(before[c]);
@@ -135,7 +135,7 @@ TEST_P(CudaCrossEntropy, AgreesWithReference) {
   });
   const reference::CrossEntropy expected = reference::cross_entropy(rounded, host_targets, 0.25, rows, V, Vp);
   expect_close(results[0].values, expected.losses, 1e-6, "losses");
-  expect_close(results[1].values, expected.dlogits, tolerance(precision), "dlogits");
+  expect_precise(results[1].values, expected.dlogits, precision, "dlogits");
   EXPECT_TRUE(same_bits(results[2].values, results[0].values));
   for (std::int64_t i = V; i < Vp; ++i) EXPECT_EQ(results[1].values[i], 0);
   for (std::int64_t i = 0; i < Vp; ++i) EXPECT_EQ(results[1].values[2 * Vp + i], 0);
