@@ -184,7 +184,7 @@ void TrainingRun::make_plan_and_trainer() {
 
 void TrainingRun::install_hooks() {
   watchdog_ = std::make_unique<Watchdog>(*state_, options_.run.output, session_.world().rank(), session_.world().size(),
-                                         [this] { return trainer_->executor().doing(); });
+                                         [this] { return trainer_->doing(); });
   trainer_->set_hooks([this] { watchdog_->while_computing(); }, [this] { watchdog_->while_waiting(); });
   trainer_->set_stop_wish(Watchdog::wishes_to_stop);
   if (trains()) watchdog_->listen_for_wish_to_stop();

@@ -33,15 +33,19 @@ class Communicator {
   virtual int size() const = 0;
 
   // Channels ------------------------------------------------------------------------------------------------------
-  // Names the channels that this communicator will carry: the same list, in the same order, on every rank (collective).
-  // `tags` are unique small numbers. After this, channel numbers are indices into the list.
+  // Names the channels that this communicator will carry: the same ends, in the same order, on every rank (collective).
+  // After this, channel numbers are indices into the list. What messages need besides the caller's buffers is made
+  // here.
   struct ChannelEnds {
     int source = 0;
     int destination = 0;
+    std::int64_t bytes = 0;  // of the largest message
+    int slots = 0;           // messages that this rank's end has in flight at once; 0: neither end is this rank's
   };
   virtual void open_channels(std::span<const ChannelEnds> channels) = 0;
-  // Says that all_reduce, reduce_scatter or all_gather will be used: what they need is made here (collective).
-  virtual void open_collectives() {}
+  // Says that all_reduce, reduce_scatter or all_gather will be used, one at a time, on at most `most_elements`: what
+  // they need is made here (collective).
+  virtual void open_collectives(std::int64_t /*most_elements*/) {}
 
   // Starts sending `bytes` bytes from `data` on a channel of which this rank is the source, after everything that is
   // already enqueued on the device's compute stream. `data` stays untouched until the ticket is done.
@@ -79,12 +83,8 @@ class Communicator {
   virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
   // Brings together an array of which every element is nonzero on at most one rank: a sum without a rounding to order.
   virtual void merge_host(std::span<double> data) = 0;
-  // The same, returning at once: the result is in `data`, which stays untouched until then, when the ticket is done. A
-  // library that cannot do this in the background does it here.
-  virtual Ticket start_merge_host(std::span<double> data) {
-    merge_host(data);
-    return 0;
-  }
+  // The same, returning at once: the result is in `data`, which stays untouched until then, when the ticket is done.
+  virtual Ticket start_merge_host(std::span<double> data) = 0;
   virtual void broadcast_host(void* data, std::int64_t bytes, int root) = 0;
   // Every rank gives its bytes, rank `root` gets all of them in rank order (other ranks: empty).
   virtual std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) = 0;

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "kernels/forwarding_communicator.h"
+
 namespace train_gpt {
 namespace {
 
@@ -31,22 +33,20 @@ Clock::duration milliseconds(double ms) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
 }
 
-class DelayedCommunicator final : public Communicator {
+class DelayedCommunicator final : public ForwardingCommunicator {
  public:
   DelayedCommunicator(std::unique_ptr<Communicator> inner, const DelaySpec& spec)
-      : inner_(std::move(inner)),
+      : ForwardingCommunicator(std::move(inner)),
         spec_(spec),
-        random_(spec.seed * 1000003 + static_cast<std::uint64_t>(inner_->rank())) {
-    inner_->set_idle_hook([this] {
+        random_(spec.seed * 1000003 + static_cast<std::uint64_t>(rank())) {
+    this->inner().set_idle_hook([this] {
       release_due();
       idle();
     });
   }
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  void open_channels(std::span<const ChannelEnds> channels) override { inner_->open_channels(channels); }
-  void open_collectives() override { inner_->open_collectives(); }
+  void open_channels(std::span<const ChannelEnds> channels) override { inner().open_channels(channels); }
+  void open_collectives(std::int64_t most_elements) override { inner().open_collectives(most_elements); }
 
   Ticket send(int channel, const void* data, std::int64_t bytes) override {
     const double transfer = spec_.bandwidth > 0 ? static_cast<double>(bytes) / (spec_.bandwidth * 1e6) : 0;
@@ -58,11 +58,11 @@ class DelayedCommunicator final : public Communicator {
     release_due();
     return ticket;
   }
-  Ticket receive(int channel, void* data, std::int64_t bytes) override { return inner_->receive(channel, data, bytes); }
+  Ticket receive(int channel, void* data, std::int64_t bytes) override { return inner().receive(channel, data, bytes); }
 
   bool done(Ticket ticket) override {
     release_due();
-    if (ticket >= 0) return inner_->done(ticket);
+    if (ticket >= 0) return inner().done(ticket);
     for (const auto& [channel, queue] : waiting_) {
       for (const Held& message : queue) {
         if (message.ticket == ticket) return false;
@@ -70,7 +70,7 @@ class DelayedCommunicator final : public Communicator {
     }
     const auto found = released_.find(ticket);
     if (found == released_.end()) return true;
-    if (!inner_->done(found->second)) return false;
+    if (!inner().done(found->second)) return false;
     released_.erase(found);
     return true;
   }
@@ -82,29 +82,18 @@ class DelayedCommunicator final : public Communicator {
       return false;
     });
   }
-  void catch_up() override { inner_->catch_up(); }
+  void catch_up() override { inner().catch_up(); }
   void progress() override {
     release_due();
-    inner_->progress();
+    inner().progress();
   }
 
-  Ticket all_reduce(float* data, std::int64_t count) override { return inner_->all_reduce(data, count); }
-  Ticket reduce_scatter(float* data, std::int64_t count) override { return inner_->reduce_scatter(data, count); }
-  Ticket all_gather(float* data, std::int64_t count) override { return inner_->all_gather(data, count); }
-  void all_reduce_host(std::span<double> data) override { inner_->all_reduce_host(data); }
-  void merge_host(std::span<double> data) override { inner_->merge_host(data); }
-  Ticket start_merge_host(std::span<double> data) override { return inner_->start_merge_host(data); }
-  void broadcast_host(void* data, std::int64_t bytes, int root) override { inner_->broadcast_host(data, bytes, root); }
-  std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
-    return inner_->gather_host(data, root);
-  }
-  void barrier() override { inner_->barrier(); }
+  Ticket all_reduce(float* data, std::int64_t count) override { return inner().all_reduce(data, count); }
+  Ticket reduce_scatter(float* data, std::int64_t count) override { return inner().reduce_scatter(data, count); }
+  Ticket all_gather(float* data, std::int64_t count) override { return inner().all_gather(data, count); }
+  Ticket start_merge_host(std::span<double> data) override { return inner().start_merge_host(data); }
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return std::make_unique<DelayedCommunicator>(inner_->split(color, key), spec_);
-  }
-  [[noreturn]] void abort(int status) override {
-    inner_->abort(status);
-    std::abort();
+    return std::make_unique<DelayedCommunicator>(inner().split(color, key), spec_);
   }
 
  private:
@@ -122,12 +111,11 @@ class DelayedCommunicator final : public Communicator {
       while (!queue.empty() && queue.front().due <= now) {
         const Held message = queue.front();
         queue.pop_front();
-        released_[message.ticket] = inner_->send(channel, message.data, message.bytes);
+        released_[message.ticket] = inner().send(channel, message.data, message.bytes);
       }
     }
   }
 
-  std::unique_ptr<Communicator> inner_;
   DelaySpec spec_;
   std::mt19937_64 random_;
   Ticket sends_ = 0;

@@ -54,12 +54,18 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
   }
   progress_.resize(rank_plan_.stages.size());
   marks_.reserve(rank_plan_.actions.size());
+  inputs_.reserve(rank_plan_.actions.size());
   last_progress_ = steady_seconds();
 }
 
 void Executor::open() {
   std::vector<Communicator::ChannelEnds> ends;
-  for (const Channel& channel : table_.channels()) ends.push_back({channel.source, channel.destination});
+  for (const Channel& channel : table_.channels()) {
+    ends.push_back({channel.source, channel.destination, rank_plan_.boundary_bytes});
+  }
+  for (const Ring& ring : rank_plan_.rings) {
+    if (ring.kind != Ring::Kind::hand_over) ends[static_cast<std::size_t>(ring.channel)].slots = ring.slots;
+  }
   pipeline_.open_channels(ends);
 }
 
@@ -136,6 +142,8 @@ void Executor::begin_list() {
   for (RingState& ring : rings_) ring.posted = ring.taken = ring.expected = 0;
   progress_.assign(rank_plan_.stages.size(), {});
   marks_.clear();
+  inputs_.clear();
+  next_missing_ = 0;
 }
 
 void Executor::run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
@@ -187,6 +195,8 @@ void Executor::wait_for(const ActionPlan& plan) {
   };
   if (plan.input_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.input_ring)].kind == Ring::Kind::receive) {
     phase_ = Phase::waiting_for_input;
+    const RingState& ring = rings_[static_cast<std::size_t>(plan.input_ring)];
+    inputs_.push_back({current_, plan.input_ring, ring.tickets[static_cast<std::size_t>(plan.input_slot)]});
     await_slot(plan.input_ring, plan.input_slot);
   }
   if (plan.output_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)].kind == Ring::Kind::send) {
@@ -326,19 +336,27 @@ void Executor::rehearse() {
   begin_list();
 }
 
-std::string Executor::doing() const {
+// The host may be ahead of the device: what holds the rank up is the first message that has not arrived.
+const Executor::Input* Executor::missing_input() {
+  while (next_missing_ < inputs_.size() && pipeline_.done(inputs_[next_missing_].ticket)) ++next_missing_;
+  return next_missing_ < inputs_.size() ? &inputs_[next_missing_] : nullptr;
+}
+
+std::string Executor::doing() {
   if (current_ == nullptr || phase_ == Phase::idle) return "between two steps";
-  const std::string action = to_string(*current_);
-  if (phase_ == Phase::working) return "computing " + action;
-  const Ring& ring = rank_plan_.rings[static_cast<std::size_t>(waiting_ring_)];
-  const Channel& channel = table_.channels()[static_cast<std::size_t>(ring.channel)];
+  if (phase_ == Phase::working) return "computing " + to_string(*current_);
+  const Input* missing = missing_input();
+  const Action& action = missing != nullptr ? *missing->action : *current_;
+  const int ring = missing != nullptr ? missing->ring : waiting_ring_;
+  const Channel& channel =
+      table_.channels()[static_cast<std::size_t>(rank_plan_.rings[static_cast<std::size_t>(ring)].channel)];
   const std::string kind = channel.kind == Channel::Kind::activation ? "activation" : "gradient";
-  if (phase_ == Phase::waiting_for_input) {
-    return "waiting for the " + kind + " of micro-batch " + std::to_string(current_->micro_batch) + " from rank " +
-           std::to_string(channel.source) + ", to run " + action;
+  if (missing != nullptr || phase_ == Phase::waiting_for_input) {
+    return "waiting for the " + kind + " of micro-batch " + std::to_string(action.micro_batch) + " from rank " +
+           std::to_string(channel.source) + ", to run " + to_string(action);
   }
   return "waiting until rank " + std::to_string(channel.destination) + " has taken an earlier " + kind + ", to run " +
-         action;
+         to_string(action);
 }
 
 }  // namespace train_gpt

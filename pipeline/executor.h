@@ -63,7 +63,7 @@ class Executor {
 
   // What the rank does right now, for people: "waiting for the activation of micro-batch 3 from rank 0, for 2F3". Valid
   // at any time, also inside hooks.
-  std::string doing() const;
+  std::string doing();
   // Time at which the rank last finished an action (steady clock, seconds).
   double last_progress() const { return last_progress_; }
 
@@ -85,6 +85,13 @@ class Executor {
            const std::function<void(std::size_t)>& after_action);
   void run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
                    std::size_t end, const std::function<void(std::size_t)>& after_action);
+  // A message that an action of the list needs.
+  struct Input {
+    const Action* action = nullptr;
+    int ring = -1;
+    Ticket ticket = 0;
+  };
+  const Input* missing_input();
   void begin_list();
   void await_sends();
   void post_receives(std::size_t ring);
@@ -108,6 +115,8 @@ class Executor {
   std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
+  std::vector<Input> inputs_;      // awaited so far in this list
+  std::size_t next_missing_ = 0;   // those before it have arrived
   std::size_t actions_ahead_ = 0;  // of the training list, that may run ahead
   bool is_ahead_ = false;          // and have
   Mode mode_ = Mode::training;

@@ -219,8 +219,9 @@ class PingPong {
       : pipeline_(pipeline), buffers_(device), out_(buffers_.take(most_bytes)), in_(buffers_.take(most_bytes)) {
     std::vector<Communicator::ChannelEnds> ends;
     for (int r = 0; r + 1 < pipeline.size(); r += 2) {
-      ends.push_back({r, r + 1});
-      ends.push_back({r + 1, r});
+      const int slots = pipeline.rank() == r || pipeline.rank() == r + 1 ? 1 : 0;
+      ends.push_back({r, r + 1, most_bytes, slots});
+      ends.push_back({r + 1, r, most_bytes, slots});
     }
     pipeline.open_channels(ends);
     device.synchronize();

@@ -15,6 +15,21 @@ double steady_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// From whom a reduction brings what.
+const char* gradients_from(LoweredAction::Kind kind) {
+  switch (kind) {
+    case LoweredAction::Kind::reduce_copies:
+      return "the gradients of the mirrored rank";
+    case LoweredAction::Kind::reduce_replicas:
+      return "the gradients of the other replicas";
+    case LoweredAction::Kind::reduce_tied:
+      return "the tied embedding's gradient of its other end";
+    case LoweredAction::Kind::update:
+      break;
+  }
+  throw std::logic_error("an update waits for nobody");
+}
+
 }  // namespace
 
 Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer)
@@ -50,7 +65,7 @@ void Trainer::set_hooks(const std::function<void()>& while_computing, const std:
 void Trainer::open() {
   executor_.open();
   for (Communicator* group : {groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
-    if (group != nullptr) group->open_collectives();
+    if (group != nullptr) group->open_collectives(memory_.plan().layout.gradient_elements);
   }
   if (plan_.request.computes) rehearse();
 }
@@ -114,14 +129,17 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
   is_ahead_ = false;
   issued_ = 0;
   executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });
-  finish_reduction();
+  finish_reductions();
   LoweredMarks updating;
   updating.issued = device_.mark();
   report_step();
 
+  const std::string of_all_ranks = "the losses and norms of all ranks";
   StepResult result;
   if (next == nullptr || !plan_.request.spare_parameters) {
+    waits_for_ = of_all_ranks;
     groups_.world->merge_host(report_);
+    waits_for_.clear();
     result = read_report(step);
     updating.begin = device_.mark();
     if (computes) update(step, result.grad_norm);
@@ -133,7 +151,9 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
     updating.end = device_.mark();
     if (computes) load_tokens(*next);
     executor_.train_ahead(dloss);
+    waits_for_ = of_all_ranks;
     groups_.world->await(merged);
+    waits_for_.clear();
     result = read_report(step);
     result.redone = !settle(step, result.grad_norm);
   }
@@ -350,9 +370,27 @@ void Trainer::finish_reduction() {
   if (reducing_ == nullptr) return;
   LoweredMarks& marks = lowered_marks_[issued_ - 1];
   marks.begin = device_.mark();
+  waits_for_ = gradients_from(lowered_[issued_ - 1].kind);
   reducing_->await(reduction_);
+  waits_for_.clear();
   marks.end = device_.mark();
   reducing_ = nullptr;
+}
+
+// From here on the host reads what the device computed, and waits for it by the device's means, which cannot tell a
+// peer that is lost from work that takes long. So the sums must be here.
+void Trainer::finish_reductions() {
+  finish_reduction();
+  const std::pair<Communicator*, LoweredAction::Kind> sums[] = {
+      {groups_.copies.get(), LoweredAction::Kind::reduce_copies},
+      {groups_.replicas.get(), LoweredAction::Kind::reduce_replicas},
+      {groups_.tied.get(), LoweredAction::Kind::reduce_tied}};
+  for (const auto& [group, kind] : sums) {
+    if (group == nullptr) continue;
+    waits_for_ = gradients_from(kind);
+    group->catch_up();
+  }
+  waits_for_.clear();
 }
 
 // ---- costs ----------------------------------------------------------------------------------------------------------

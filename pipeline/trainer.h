@@ -103,6 +103,8 @@ class Trainer {
   // What the clock of this rank's host is ahead of that of rank 0's; StepResult::times are on the latter.
   void set_clock_ahead(double ms) { clock_ahead_ms_ = ms; }
   double clock_ahead() const { return clock_ahead_ms_; }
+  // What the rank does right now, for people; valid at any time, also inside hooks.
+  std::string doing() { return waits_for_.empty() ? executor_.doing() : "waiting for " + waits_for_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
@@ -132,6 +134,7 @@ class Trainer {
   void issue_due(std::size_t done);
   void issue(const LoweredAction& action);
   void finish_reduction();
+  void finish_reductions();
 
   Device& device_;
   Groups& groups_;
@@ -144,6 +147,7 @@ class Trainer {
   std::size_t issued_ = 0;
   Ticket reduction_ = 0;              // of the last reduce issued
   Communicator* reducing_ = nullptr;  // where it runs
+  std::string waits_for_;             // what of other ranks, beside messages; empty: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
   bool is_ahead_ = false;       // the next step has begun

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <type_traits>
@@ -85,7 +86,7 @@ class CudaDevice final : public WithStream {
   }
   void to_device(void* out, const void* host, std::int64_t bytes) override { staging_.copy(out, host, bytes, stream_); }
   void to_host(void* host, const void* in, std::int64_t bytes) override {
-    staging_.fetch(host, in, bytes, stream_, [this](cudaEvent_t event) { wait_for(event); });
+    staging_.fetch(host, in, bytes, stream_);
     marks_.renew_base();
   }
   void from_float(void* out, const float* in, std::int64_t n) override {
@@ -114,6 +115,12 @@ class CudaDevice final : public WithStream {
                                                        aligned(attention_backward_scratch_bytes(B, T, NH))});
   }
   void use_workspace(void* workspace, std::int64_t bytes) override {
+    if (workspace == nullptr) {  // none from here on
+      linear_.use_workspace(nullptr);
+      scratch_ = nullptr;
+      scratch_bytes_ = 0;
+      return;
+    }
     if (bytes < MatrixProducts::kWorkspaceBytes) {
       throw std::logic_error("a workspace of " + std::to_string(bytes) + " bytes is less than workspace_bytes says");
     }
@@ -248,15 +255,15 @@ class CudaDevice final : public WithStream {
 
   // Messages move on while the host waits.
   void wait_for(cudaEvent_t event) const {
-    if (!progress_) {
-      CUDA_CHECK(cudaEventSynchronize(event));
-      return;
-    }
     for (;;) {
       const cudaError_t status = cudaEventQuery(event);
       if (status == cudaSuccess) return;
       if (status != cudaErrorNotReady) CUDA_CHECK(status);
       (void)cudaGetLastError();  // "not ready" is no error to be found by a later check
+      if (!progress_) {
+        CUDA_CHECK(cudaEventSynchronize(event));
+        return;
+      }
       progress_();
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
@@ -272,7 +279,7 @@ class CudaDevice final : public WithStream {
 
   int gpu_;
   Stream stream_;
-  Staging staging_;
+  Staging staging_{[this](cudaEvent_t event) { wait_for(event); }};
   Marks marks_{stream_};
   Linear<Float> linear_;
   char* scratch_ = nullptr;
@@ -304,13 +311,15 @@ GpuCount count_gpus() {
   GpuCount result;
   int count = 0;  // an error leaves it untouched
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    (void)cudaGetLastError();
-    result.reason = error == cudaErrorInsufficientDriver
-                        ? "this machine has no NVIDIA driver, or one that is too old for the CUDA of this build"
-                        : cudaGetErrorString(error);
-  } else if (count == 0) {
-    result.reason = "no GPU is visible (CUDA_VISIBLE_DEVICES?)";
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    result.reason = visible == nullptr ? "this machine has no GPU"
+                                       : "no GPU is visible with CUDA_VISIBLE_DEVICES=" + std::string(visible);
+  } else if (error == cudaErrorInsufficientDriver) {
+    result.reason = "this machine has no NVIDIA driver, or one that is too old for the CUDA of this build";
+  } else if (error != cudaSuccess) {
+    result.reason = cudaGetErrorString(error);
   }
   result.count = count;
   return result;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +14,7 @@
 #include "kernels/cuda/host_wait.h"
 #include "kernels/cuda/nccl_collectives.h"
 #include "kernels/cuda/nccl_link.h"
+#include "kernels/forwarding_communicator.h"
 
 namespace train_gpt {
 namespace cuda {
@@ -23,21 +24,18 @@ namespace {
 constexpr int kChannelCtas = 4;
 constexpr int kCollectiveCtas = 8;
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public ForwardingCommunicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> host, cudaStream_t compute)
-      : host_(std::move(host)), compute_(compute), run_ahead_(compute) {
-    host_->set_idle_hook([this] {
+      : ForwardingCommunicator(std::move(host)), compute_(compute), run_ahead_(compute) {
+    inner().set_idle_hook([this] {
       check_failures();
       idle();
     });
   }
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
-
   void open_channels(std::span<const ChannelEnds> channels) override;
-  void open_collectives() override;
+  void open_collectives(std::int64_t most_elements) override;
 
   Ticket send(int channel, const void* data, std::int64_t bytes) override {
     NcclLink& link = channel_link(channel);
@@ -54,10 +52,14 @@ class NcclCommunicator final : public Communicator {
     return ticket_of(channel, link.side().close());
   }
 
-  bool done(Ticket ticket) override { return ticket == 0 || link_of(ticket).side().done(number_of(ticket)); }
+  bool done(Ticket ticket) override {
+    if (ticket < 0) return merge_done(ticket);
+    return ticket == 0 || link_of(ticket).side().done(number_of(ticket));
+  }
 
   void await(Ticket ticket) override {
     if (ticket == 0) return;
+    if (ticket < 0) return await_until([&] { return merge_done(ticket); });
     if (run_ahead_.oldest() != nullptr) wait_on_host(run_ahead_.oldest());
     link_of(ticket).side().await(number_of(ticket));
     run_ahead_.record();
@@ -71,7 +73,7 @@ class NcclCommunicator final : public Communicator {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_look_ < std::chrono::milliseconds(2)) return;
     last_look_ = now;
-    host_->progress();
+    inner().progress();
     check_failures();
   }
 
@@ -85,24 +87,18 @@ class NcclCommunicator final : public Communicator {
     return collective([&](NcclCollectives& collectives) { collectives.all_gather(data, count); });
   }
 
-  void all_reduce_host(std::span<double> data) override { host_->all_reduce_host(data); }
-  void merge_host(std::span<double> data) override { host_->merge_host(data); }
-  void broadcast_host(void* data, std::int64_t bytes, int root) override { host_->broadcast_host(data, bytes, root); }
-  std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
-    return host_->gather_host(data, root);
+  Ticket start_merge_host(std::span<double> data) override {
+    const Ticket ticket = -(++merges_);
+    merging_[ticket] = inner().start_merge_host(data);
+    return ticket;
   }
-  void barrier() override { host_->barrier(); }
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return std::make_unique<NcclCommunicator>(host_->split(color, key), compute_);
-  }
-  [[noreturn]] void abort(int status) override {
-    host_->abort(status);
-    std::abort();
+    return std::make_unique<NcclCommunicator>(inner().split(color, key), compute_);
   }
 
  private:
   // A ticket is the number of the link, the collectives' being 0 and a channel's its own plus 1, and that of the
-  // operation on the link's stream.
+  // operation on the link's stream. Merges of the hosts count from -1 down.
   static constexpr int kNumberBits = 40;
   static Ticket ticket_of(int channel, std::int64_t number) {
     return (static_cast<Ticket>(channel + 1) << kNumberBits) | number;
@@ -132,6 +128,14 @@ class NcclCommunicator final : public Communicator {
     return ticket_of(-1, collective_link_->side().close());
   }
 
+  bool merge_done(Ticket ticket) {
+    const auto found = merging_.find(ticket);
+    if (found == merging_.end()) return true;
+    if (!inner().done(found->second)) return false;
+    merging_.erase(found);
+    return true;
+  }
+
   void wait_on_host(cudaEvent_t event) {
     poll_until([&] {
       if (happened(event)) return true;
@@ -148,12 +152,13 @@ class NcclCommunicator final : public Communicator {
     if (collective_link_ != nullptr) collective_link_->check_failure();
   }
 
-  std::unique_ptr<Communicator> host_;
   cudaStream_t compute_;
   RunAhead run_ahead_;
   std::vector<std::unique_ptr<NcclLink>> channels_;  // null: neither end is this rank
   std::unique_ptr<NcclLink> collective_link_;
   std::unique_ptr<NcclCollectives> collectives_;
+  std::map<Ticket, Ticket> merging_;  // ours -> the host's communicator's
+  Ticket merges_ = 0;
   std::chrono::steady_clock::time_point last_look_;
 };
 
@@ -166,7 +171,7 @@ std::vector<ncclUniqueId> NcclCommunicator::exchange_ids(std::span<const Channel
     check(ncclGetUniqueId(&ids[i]), nullptr, "ncclGetUniqueId");
     mine.insert(mine.end(), ids[i].internal, ids[i].internal + sizeof ids[i].internal);
   }
-  const std::vector<std::vector<char>> all = host_->gather_host(mine, 0);
+  const std::vector<std::vector<char>> all = inner().gather_host(mine, 0);
   if (rank() == 0) {
     std::vector<std::size_t> taken(all.size(), 0);
     for (std::size_t i = 0; i < channels.size(); ++i) {
@@ -175,7 +180,7 @@ std::vector<ncclUniqueId> NcclCommunicator::exchange_ids(std::span<const Channel
       taken[source] += sizeof ids[i].internal;
     }
   }
-  if (!ids.empty()) host_->broadcast_host(ids.data(), static_cast<std::int64_t>(ids.size() * sizeof ids[0]), 0);
+  if (!ids.empty()) inner().broadcast_host(ids.data(), static_cast<std::int64_t>(ids.size() * sizeof ids[0]), 0);
   return ids;
 }
 
@@ -187,9 +192,9 @@ void NcclCommunicator::open_channels(std::span<const ChannelEnds> channels) {
   // after the other. Any order serves that is the same on all ranks.
   for (const int parity : {0, 1}) {
     for (std::size_t i = 0; i < channels.size(); ++i) {
-      const auto [source, destination] = channels[i];
-      if (std::min(source, destination) % 2 != parity) continue;
-      if (source == rank() || destination == rank()) open_channel(i, channels[i], ids[i]);
+      const ChannelEnds& ends = channels[i];
+      if (std::min(ends.source, ends.destination) % 2 != parity) continue;
+      if (ends.source == rank() || ends.destination == rank()) open_channel(i, ends, ids[i]);
     }
   }
 }
@@ -211,11 +216,11 @@ void NcclCommunicator::open_channel(std::size_t index, const ChannelEnds& ends, 
   CUDA_CHECK(cudaFree(message));
 }
 
-void NcclCommunicator::open_collectives() {
+void NcclCommunicator::open_collectives(std::int64_t /*most_elements*/) {
   if (size() == 1 || collectives_ != nullptr) return;
   ncclUniqueId id{};
   if (rank() == 0) check(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
-  host_->broadcast_host(&id, sizeof id, 0);
+  inner().broadcast_host(&id, sizeof id, 0);
   const std::string name = "the collectives of " + std::to_string(size()) + " ranks";
   collective_link_ = std::make_unique<NcclLink>(id, rank(), size(), kCollectiveCtas, compute_, name);
   collectives_ = std::make_unique<NcclCollectives>(*collective_link_, rank(), size());

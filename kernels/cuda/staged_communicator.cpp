@@ -1,56 +1,59 @@
 #include "kernels/cuda/staged_communicator.h"
 
-#include <cstdlib>
+#include <algorithm>
 #include <map>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/host_wait.h"
 #include "kernels/cuda/side_stream.h"
+#include "kernels/forwarding_communicator.h"
 
 namespace train_gpt {
 namespace cuda {
 namespace {
 
-// Pinned buffers, handed out again and again.
-class PinnedPool {
+// A fixed number of pinned buffers of one size.
+class PinnedSlots {
  public:
-  struct Buffer {
-    void* data = nullptr;
-    std::int64_t bytes = 0;
-  };
-
-  PinnedPool() = default;
-  ~PinnedPool() {
-    for (const Buffer& buffer : all_) cudaFreeHost(buffer.data);
-  }
-  PinnedPool(const PinnedPool&) = delete;
-  PinnedPool& operator=(const PinnedPool&) = delete;
-
-  Buffer take(std::int64_t bytes) {
-    for (std::size_t i = 0; i < free_.size(); ++i) {
-      if (free_[i].bytes < bytes) continue;
-      const Buffer found = free_[i];
-      free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
-      return found;
+  PinnedSlots(int slots, std::int64_t bytes) : bytes_(bytes) {
+    for (int i = 0; i < slots; ++i) {
+      void* data = nullptr;
+      CUDA_CHECK(cudaMallocHost(&data, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+      all_.push_back(data);
     }
-    Buffer made{.bytes = bytes};
-    CUDA_CHECK(cudaMallocHost(&made.data, static_cast<std::size_t>(bytes)));
-    all_.push_back(made);
-    return made;
+    free_ = all_;
   }
-  void give(const Buffer& buffer) { free_.push_back(buffer); }
+  ~PinnedSlots() {
+    for (void* data : all_) cudaFreeHost(data);
+  }
+  PinnedSlots(const PinnedSlots&) = delete;
+  PinnedSlots& operator=(const PinnedSlots&) = delete;
+
+  std::int64_t bytes() const { return bytes_; }
+  // Null: all are in use.
+  void* take() {
+    if (free_.empty()) return nullptr;
+    void* data = free_.back();
+    free_.pop_back();
+    return data;
+  }
+  void give(void* data) { free_.push_back(data); }
 
  private:
-  std::vector<Buffer> all_;
-  std::vector<Buffer> free_;
+  std::int64_t bytes_;
+  std::vector<void*> all_;
+  std::vector<void*> free_;
 };
 
-enum class Kind : std::uint8_t { send, receive, all_reduce, reduce_scatter, all_gather };
+enum class Kind : std::uint8_t { send, receive, all_reduce, reduce_scatter, all_gather, merge };
 
 // An operation moves out of the device, over the host and into the device; a send ends with the second of these, a
-// receive begins with it.
+// receive begins with it, a merge of host data is nothing else.
 struct Operation {
   enum class State : std::uint8_t { copying_out, travelling, copying_in, complete };
 
@@ -60,36 +63,45 @@ struct Operation {
   void* device = nullptr;
   const void* source = nullptr;  // of a send
   std::int64_t bytes = 0;
-  PinnedPool::Buffer pinned = {};
+  PinnedSlots* slots = nullptr;
+  void* pinned = nullptr;       // of `slots`
   std::int64_t copied_out = 0;  // number on the outgoing stream
   std::int64_t copied_in = 0;   // on the incoming stream
   Ticket travel = 0;            // of the host's communicator
   bool awaited = false;
 };
 
-class StagedCommunicator final : public Communicator {
+class StagedCommunicator final : public ForwardingCommunicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> host, cudaStream_t compute)
-      : host_(std::move(host)), compute_(compute), out_(compute), in_(compute) {
-    host_->set_idle_hook([this] {
+      : ForwardingCommunicator(std::move(host)), compute_(compute), out_(compute), in_(compute) {
+    inner().set_idle_hook([this] {
       advance();
       idle();
     });
   }
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
-  void open_channels(std::span<const ChannelEnds> channels) override { host_->open_channels(channels); }
-  void open_collectives() override { host_->open_collectives(); }
+  void open_channels(std::span<const ChannelEnds> channels) override {
+    inner().open_channels(channels);
+    channels_.clear();
+    for (const ChannelEnds& ends : channels) {
+      channels_.push_back(std::make_unique<PinnedSlots>(ends.slots, ends.bytes));
+    }
+  }
+  void open_collectives(std::int64_t most_elements) override {
+    inner().open_collectives(most_elements);
+    if (size() == 1) return;
+    collectives_ = std::make_unique<PinnedSlots>(1, most_elements * static_cast<std::int64_t>(sizeof(float)));
+  }
 
   Ticket send(int channel, const void* data, std::int64_t bytes) override {
     Operation operation{.kind = Kind::send, .channel = channel, .source = data, .bytes = bytes};
-    operation.pinned = pinned_.take(bytes);
+    take(operation, channels_.at(static_cast<std::size_t>(channel)).get());
     return start(operation);
   }
   Ticket receive(int channel, void* data, std::int64_t bytes) override {
     Operation operation{.kind = Kind::receive, .channel = channel, .device = data, .bytes = bytes};
-    operation.pinned = pinned_.take(bytes);
+    take(operation, channels_.at(static_cast<std::size_t>(channel)).get());
     return start(operation);
   }
   Ticket all_reduce(float* data, std::int64_t count) override { return collective(Kind::all_reduce, data, count); }
@@ -101,16 +113,20 @@ class StagedCommunicator final : public Communicator {
   bool done(Ticket ticket) override {
     advance();
     const auto found = operations_.find(ticket);
-    return found == operations_.end() || found->second.state == Operation::State::complete;
+    if (found == operations_.end()) return true;
+    const bool complete = found->second.state == Operation::State::complete;
+    if (complete) operations_.erase(found);  // the host knows: nothing is left to order
+    return complete;
   }
 
-  // A send's buffer is free once it is copied out. What comes in must first be here.
+  // A send is over when its pinned buffer is free for the next message of its slot. What comes in must be here before
+  // the compute stream can be told to wait for its copy.
   void await(Ticket ticket) override {
     const auto found = operations_.find(ticket);
     if (found == operations_.end()) return;
     Operation& operation = found->second;
-    if (operation.kind == Kind::send) {
-      out_.await(operation.copied_out);
+    if (operation.kind == Kind::send || operation.kind == Kind::merge) {
+      await_until([&] { return operation.state == Operation::State::complete; });
     } else {
       poll_until([&] {
         advance();
@@ -124,23 +140,18 @@ class StagedCommunicator final : public Communicator {
     operation.awaited = true;
   }
   void progress() override {
-    host_->progress();
+    inner().progress();
     advance();
   }
 
-  void all_reduce_host(std::span<double> data) override { host_->all_reduce_host(data); }
-  void merge_host(std::span<double> data) override { host_->merge_host(data); }
-  void broadcast_host(void* data, std::int64_t bytes, int root) override { host_->broadcast_host(data, bytes, root); }
-  std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
-    return host_->gather_host(data, root);
+  Ticket start_merge_host(std::span<double> data) override {
+    Operation operation{.kind = Kind::merge};
+    operation.travel = inner().start_merge_host(data);
+    operation.state = Operation::State::travelling;
+    return keep(operation);
   }
-  void barrier() override { host_->barrier(); }
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return std::make_unique<StagedCommunicator>(host_->split(color, key), compute_);
-  }
-  [[noreturn]] void abort(int status) override {
-    host_->abort(status);
-    std::abort();
+    return std::make_unique<StagedCommunicator>(inner().split(color, key), compute_);
   }
 
  private:
@@ -148,20 +159,42 @@ class StagedCommunicator final : public Communicator {
     if (size() == 1 || count == 0) return 0;
     Operation operation{
         .kind = kind, .device = data, .source = data, .bytes = count * static_cast<std::int64_t>(sizeof(float))};
-    operation.pinned = pinned_.take(operation.bytes);
+    take(operation, collectives_.get());
     return start(operation);
+  }
+
+  // Gives the operation a pinned buffer. A channel has as many as its ring has slots, so one is free, or will be as
+  // soon as what arrived in it has been copied to the device.
+  void take(Operation& operation, PinnedSlots* slots) {
+    if (slots == nullptr || operation.bytes > slots->bytes()) {
+      throw std::logic_error("an operation of " + std::to_string(operation.bytes) + " bytes, but " +
+                             std::to_string(slots == nullptr ? 0 : slots->bytes()) +
+                             " is what open_channels() or open_collectives() was told");
+    }
+    operation.slots = slots;
+    poll_until([&] {
+      operation.pinned = slots->take();
+      if (operation.pinned != nullptr) return true;
+      advance();
+      idle();
+      return false;
+    });
   }
 
   Ticket start(Operation& operation) {
     if (operation.kind == Kind::receive) {
-      operation.travel = host_->receive(operation.channel, operation.pinned.data, operation.bytes);
+      operation.travel = inner().receive(operation.channel, operation.pinned, operation.bytes);
       operation.state = Operation::State::travelling;
     } else {
       out_.follow_compute();
-      CUDA_CHECK(cudaMemcpyAsync(operation.pinned.data, operation.source, static_cast<std::size_t>(operation.bytes),
+      CUDA_CHECK(cudaMemcpyAsync(operation.pinned, operation.source, static_cast<std::size_t>(operation.bytes),
                                  cudaMemcpyDeviceToHost, out_.stream()));
       operation.copied_out = out_.close();
     }
+    return keep(operation);
+  }
+
+  Ticket keep(const Operation& operation) {
     operations_.emplace(++started_, operation);
     return started_;
   }
@@ -180,8 +213,8 @@ class StagedCommunicator final : public Communicator {
       operation.travel = set_off(operation);
       operation.state = Operation::State::travelling;
     }
-    if (operation.state == Operation::State::travelling && host_->done(operation.travel)) {
-      if (operation.kind == Kind::send) {
+    if (operation.state == Operation::State::travelling && inner().done(operation.travel)) {
+      if (operation.kind == Kind::send || operation.kind == Kind::merge) {
         finish(operation);
       } else {
         copy_in(operation);
@@ -191,17 +224,17 @@ class StagedCommunicator final : public Communicator {
   }
 
   Ticket set_off(const Operation& operation) {
-    auto* values = static_cast<float*>(operation.pinned.data);
+    auto* values = static_cast<float*>(operation.pinned);
     const std::int64_t count = operation.bytes / static_cast<std::int64_t>(sizeof(float));
     switch (operation.kind) {
       case Kind::all_reduce:
-        return host_->all_reduce(values, count);
+        return inner().all_reduce(values, count);
       case Kind::reduce_scatter:
-        return host_->reduce_scatter(values, count);
+        return inner().reduce_scatter(values, count);
       case Kind::all_gather:
-        return host_->all_gather(values, count);
+        return inner().all_gather(values, count);
       default:
-        return host_->send(operation.channel, operation.pinned.data, operation.bytes);
+        return inner().send(operation.channel, operation.pinned, operation.bytes);
     }
   }
 
@@ -209,20 +242,20 @@ class StagedCommunicator final : public Communicator {
   // what came after the receive was started), and never for anything that waits for this copy.
   void copy_in(Operation& operation) {
     in_.follow_compute();
-    CUDA_CHECK(cudaMemcpyAsync(operation.device, operation.pinned.data, static_cast<std::size_t>(operation.bytes),
+    CUDA_CHECK(cudaMemcpyAsync(operation.device, operation.pinned, static_cast<std::size_t>(operation.bytes),
                                cudaMemcpyHostToDevice, in_.stream()));
     operation.copied_in = in_.close();
     operation.state = Operation::State::copying_in;
   }
 
   void finish(Operation& operation) {
-    pinned_.give(operation.pinned);
+    if (operation.slots != nullptr) operation.slots->give(operation.pinned);
     operation.state = Operation::State::complete;
   }
 
-  std::unique_ptr<Communicator> host_;
   cudaStream_t compute_;
-  PinnedPool pinned_;
+  std::vector<std::unique_ptr<PinnedSlots>> channels_;
+  std::unique_ptr<PinnedSlots> collectives_;
   SideStream out_;
   SideStream in_;
   std::map<Ticket, Operation> operations_;

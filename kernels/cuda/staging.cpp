@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/cuda/check.h"
 
 namespace train_gpt::cuda {
 
-Staging::Staging() : copied_(kPieces) {
+Staging::Staging(std::function<void(cudaEvent_t)> wait_for) : wait_for_(std::move(wait_for)), copied_(kPieces) {
   CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&memory_), static_cast<std::size_t>(kPieces * kPieceBytes)));
   for (cudaEvent_t& event : copied_) CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
 }
@@ -19,12 +20,7 @@ Staging::~Staging() {
 
 std::int64_t Staging::claim() {
   const std::int64_t piece = next_++ % kPieces;
-  cudaEvent_t copied = copied_[static_cast<std::size_t>(piece)];
-  const cudaError_t status = cudaEventQuery(copied);
-  if (status == cudaSuccess) return piece;
-  if (status != cudaErrorNotReady) CUDA_CHECK(status);
-  (void)cudaGetLastError();  // "not ready" is no error to be found by a later check
-  CUDA_CHECK(cudaEventSynchronize(copied));
+  wait_for_(copied_[static_cast<std::size_t>(piece)]);
   return piece;
 }
 
@@ -39,8 +35,7 @@ void Staging::copy(void* out, const void* host, std::int64_t bytes, cudaStream_t
   }
 }
 
-void Staging::fetch(void* host, const void* in, std::int64_t bytes, cudaStream_t stream,
-                    const std::function<void(cudaEvent_t)>& wait_for) {
+void Staging::fetch(void* host, const void* in, std::int64_t bytes, cudaStream_t stream) {
   for (std::int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
     const auto size = static_cast<std::size_t>(std::min(kPieceBytes, bytes - begin));
     const std::int64_t piece = claim();
@@ -48,7 +43,7 @@ void Staging::fetch(void* host, const void* in, std::int64_t bytes, cudaStream_t
     char* pinned = memory_ + piece * kPieceBytes;
     CUDA_CHECK(cudaMemcpyAsync(pinned, static_cast<const char*>(in) + begin, size, cudaMemcpyDeviceToHost, stream));
     CUDA_CHECK(cudaEventRecord(copied, stream));
-    wait_for(copied);
+    wait_for_(copied);
     std::memcpy(static_cast<char*>(host) + begin, pinned, size);
   }
 }

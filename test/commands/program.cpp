@@ -19,10 +19,10 @@ std::string launcher() { return std::system("command -v mpirun.mpich >/dev/null"
 
 }  // namespace
 
-ProgramRun run_program(int ranks, const std::string& arguments) {
-  std::string command = "timeout -k 5 120 ";
+ProgramRun run_program(int ranks, const std::string& arguments, const Variant& variant) {
+  std::string command = "env " + variant.environment + " timeout -k 5 120 ";
   if (ranks > 0) command += launcher() + " -n " + std::to_string(ranks) + " ";
-  command += build_folder() + "/train_gpt " + arguments + " 2>&1";
+  command += build_folder() + "/" + variant.program + " " + arguments + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
   ProgramRun run;

@@ -10,8 +10,14 @@ struct ProgramRun {
   std::string output;  // stdout and stderr, in order
 };
 
-// `ranks` > 0: under mpirun. The program is the one of the same build folder as this test. Ends it after 120 s.
-ProgramRun run_program(int ranks, const std::string& arguments);
+// How a run differs from the usual.
+struct Variant {
+  std::string program = "train_gpt";  // of the same build folder as this test
+  std::string environment = {};       // "NAME=VALUE NAME=VALUE"
+};
+
+// `ranks` > 0: under mpirun. Ends it after 120 s.
+ProgramRun run_program(int ranks, const std::string& arguments, const Variant& variant = {});
 
 // A folder that is removed at the end.
 class Folder {

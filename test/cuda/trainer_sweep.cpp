@@ -2,9 +2,10 @@
 //
 //   EMULATOR_DEVICES=4 mpirun -n 4 trainer_sweep [--full] [--only TEXT]
 //
-// Bits: every schedule on 2 and 4 ranks against one rank, fp32 and bf16. Curves: bf16 within 1% of fp32. Golden: the
-// losses of llm.c's trainer. Quiet steps: after step 0 no call waits for the device, allocates, or makes a stream or
-// communicator (the read-back at the end of a step polls an event). Prints `N passed, N failed` on rank 0.
+// Bits: every schedule on 2 and 4 ranks against one rank, fp32 and bf16, with optimistic steps as well. Curves: bf16
+// within 1% of fp32. Golden: the losses of llm.c's trainer. Quiet steps: after step 0 no call waits for the device,
+// allocates, or makes a stream or communicator (the read-back at the end of a step polls an event). Prints `N passed, N
+// failed` on rank 0.
 #include <unistd.h>
 
 #include <cmath>
@@ -84,7 +85,7 @@ class Sweep {
   Settings settings_;
   std::map<Precision, std::unique_ptr<Device>> devices_;
   std::unique_ptr<Communicator> world_;
-  std::map<std::tuple<Precision, int, int>, Outcome> references_;  // by precision, micro-batches, groups
+  std::map<std::tuple<Precision, int, int, double>, Outcome> references_;  // by precision, micro-batches, groups, clip
   int passed_ = 0;
   int failed_ = 0;
 };
@@ -124,13 +125,14 @@ Outcome Sweep::run_case(const Run& run, Precision precision, bool staged, bool& 
 }
 
 const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
-  Outcome& reference = references_[{precision, run.micro_batches, run.groups}];
+  Outcome& reference = references_[{precision, run.micro_batches * run.replicas, run.groups, run.grad_clip}];
   if (reference.hash.empty()) {
     Run alone = run;
     alone.schedule = "gpipe";
     alone.ranks = alone.replicas = 1;
     alone.micro_batches = run.micro_batches * run.replicas;
     alone.chunks = 0;
+    alone.optimistic = false;
     bool quiet = false;
     reference = run_case(alone, precision, /*staged=*/false, quiet);
     if (first() && reference.hash.empty()) std::abort();
@@ -140,42 +142,89 @@ const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
   return reference;
 }
 
-void Sweep::bits() {
-  struct Case {
-    std::string schedule;
-    int ranks;
-    int replicas = 1;
-    bool staged = false;
-  };
-  std::vector<Case> cases;
+struct Case {
+  std::string schedule;
+  int ranks = 2;
+  int replicas = 1;
+  bool staged = false;
+  int micro_batches = 4;  // of all replicas
+  bool optimistic = false;
+  double clip = 0.5;
+
+  std::string name(Precision precision) const {
+    std::string text = schedule + " p=" + std::to_string(ranks) + " d=" + std::to_string(replicas) +
+                       (precision == Precision::bf16 ? " bf16" : " fp32") + (staged ? " staged" : "");
+    if (micro_batches != 4) text += " m=" + std::to_string(micro_batches);
+    if (optimistic) text += " optimistic, clip " + std::to_string(clip);
+    return text;
+  }
+  Run run(int steps) const {
+    Run result;
+    result.schedule = schedule;
+    result.ranks = ranks;
+    result.replicas = replicas;
+    result.micro_batches = (schedule == "dualpipe" ? 2 * ranks : micro_batches) / replicas;
+    result.groups = schedule == "dualpipe" ? 2 : replicas;
+    result.steps = steps;
+    result.optimistic = optimistic;
+    result.grad_clip = clip;
+    return result;
+  }
+};
+
+constexpr double kNeverClips = 1e9;
+constexpr double kAlwaysClips = 1e-3;
+
+std::vector<Case> cases(bool full) {
+  std::vector<Case> all;
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"}) {
-    for (const int p : {2, 4}) cases.push_back({.schedule = schedule, .ranks = p});
+    for (const int p : {1, 2, 4}) {
+      if (p > 1 || schedule != "dualpipe") all.push_back({.schedule = schedule, .ranks = p});
+    }
+    if (!full) continue;
+    for (const int p : {2, 4}) all.push_back({.schedule = schedule, .ranks = p, .staged = true});
   }
-  cases.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2});
-  cases.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
+  for (const bool staged : {false, true}) {
+    all.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .staged = staged});
+    if (staged && !full) continue;
+    for (const double clip : {kNeverClips, kAlwaysClips}) {
+      all.push_back({.schedule = "zb-h1", .staged = staged, .optimistic = true, .clip = clip});
+    }
+  }
+  all.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
   for (const std::string schedule : {"1f1b", "zb-v", "dualpipe"}) {
-    cases.push_back({.schedule = schedule, .ranks = 2, .staged = true});
-    if (settings_.full) cases.push_back({.schedule = schedule, .ranks = 4, .staged = true});
+    if (!full) all.push_back({.schedule = schedule, .staged = true});
   }
-  cases.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .staged = true});
-  for (const Case& one : cases) {
+  if (!full) return all;
+  // More micro-batches than the device has pieces of pinned memory for their tokens.
+  all.push_back({.schedule = "1f1b", .micro_batches = 40});
+  all.push_back({.schedule = "1f1b", .micro_batches = 40, .optimistic = true, .clip = kNeverClips});
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-v"}) {
+    for (const double clip : {kNeverClips, 0.5, kAlwaysClips}) {
+      all.push_back({.schedule = schedule, .ranks = 4, .optimistic = true, .clip = clip});
+    }
+  }
+  return all;
+}
+
+void Sweep::bits() {
+  const int steps = settings_.full ? 6 : 2;
+  for (const Case& one : cases(settings_.full)) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      const std::string name = one.schedule + " p=" + std::to_string(one.ranks) + " d=" + std::to_string(one.replicas) +
-                               (precision == Precision::bf16 ? " bf16" : " fp32") + (one.staged ? " staged" : "");
+      const std::string name = one.name(precision);
       if (!wanted(name) || one.ranks * one.replicas > world_->size()) continue;
-      Run run;
-      run.schedule = one.schedule;
-      run.ranks = one.ranks;
-      run.replicas = one.replicas;
-      run.micro_batches = (one.schedule == "dualpipe" ? 2 * one.ranks : 4) / one.replicas;
-      run.groups = one.schedule == "dualpipe" ? 2 : one.replicas;
-      run.steps = settings_.full ? 6 : 2;
+      Run run = one.run(steps);
       const Outcome& expected = one_rank(run, precision);
       if (one.replicas > 1) run.groups = 1;
       bool quiet = false;
       const Outcome actual = run_case(run, precision, one.staged, quiet);
       report(name + ": other bits than one rank", !first() || actual == expected);
-      if (!one.staged) report(name + ": a step after the first waits or allocates", quiet);
+      report(name + ": a step after the first waits or allocates", quiet);
+      if (!one.optimistic) continue;
+      const bool redone = one.clip == kNeverClips    ? actual.redone == 0
+                          : one.clip == kAlwaysClips ? actual.redone == steps - 1
+                                                     : true;
+      report(name + ": takes back " + std::to_string(actual.redone) + " steps", !first() || redone);
     }
   }
 }

@@ -15,18 +15,31 @@ $(BUILD)/trainer_sweep-$(1): $$(call emulator_needs,$(1),$$(TRAINER_SWEEP),nccl)
 endef
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call trainer_sweep_program,$(b))))
 
+# The program itself on emulated GPUs, and the tests that run it: build/train_gpt-emulated, build/test_gpu_program.
+EMULATED_PROGRAM := commands/session.cpp $(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp)
+$(BUILD)/emulator/plain/commands/session.o: EMULATOR_USER_FLAGS += -DTRAIN_GPT_CUDA
+$(BUILD)/train_gpt-emulated: $(BUILD)/train_gpt.o $(call emulator_needs,plain,$(EMULATED_PROGRAM),nccl) $(LIBRARY)
+	@echo "  link $@"
+	@$(call emulator_link,plain,$(EMULATED_PROGRAM),nccl) $(BUILD)/train_gpt.o $(LIBRARY) $(LDLIBS_ALL)
+GPU_PROGRAM_TESTS := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard test/gpu_program/*.cpp))
+$(BUILD)/test_gpu_program: $(GPU_PROGRAM_TESTS) $(BUILD)/test/commands/program.o $(LIBRARY) | $(BUILD)/train_gpt-emulated
+	@echo "  link $@"
+	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ -lgtest -lgtest_main $(LDLIBS_ALL)
+
 trainer_sweep = EMULATOR_DEVICES=4 timeout 600 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-$(1)
-TEST_COMMANDS += '$(call trainer_sweep,plain)'
-test: $(BUILD)/trainer_sweep-plain
+# Without what takes long: a peer that only stops moving is noticed after 8 s.
+gpu_program_quickly = $(BUILD)/test_gpu_program --gtest_filter=-*Stopped*:*Killed*:*Optimistic*
+TEST_COMMANDS += '$(call trainer_sweep,plain)' '$(gpu_program_quickly)'
+test: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
 
 .PHONY: test-cuda-trainer check-cuda-trainer
-test-cuda-trainer: $(BUILD)/trainer_sweep-plain
-	@scripts/run_tests.sh '$(call trainer_sweep,plain)'
+test-cuda-trainer: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
+	@scripts/run_tests.sh '$(call trainer_sweep,plain)' '$(gpu_program_quickly)'
 
 # In the order that shows a missing wait always, and in random ones; then every event wait between streams left out once.
 TRAINER_MUTATED = env EMULATOR_STREAMS=latest EMULATOR_DEVICES=4 timeout 100 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-plain
-check-cuda-trainer: $(BUILD)/trainer_sweep-plain
-	@scripts/run_tests.sh 'EMULATOR_STREAMS=latest $(call trainer_sweep,plain) --full' \
+check-cuda-trainer: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
+	@scripts/run_tests.sh $(BUILD)/test_gpu_program 'EMULATOR_STREAMS=latest $(call trainer_sweep,plain) --full' \
 	  'EMULATOR_STREAMS=random EMULATOR_SEED=1 $(call trainer_sweep,plain)' 'EMULATOR_STREAMS=random EMULATOR_SEED=2 $(call trainer_sweep,plain)'
 	@test/emulator/mutate.sh --only 'cudaStreamWaitEvent kernels/cuda/' \
 	  -- $(TRAINER_MUTATED) --only 'zb-v p=2 d=1 fp32' -- $(TRAINER_MUTATED) --only '1f1b p=2 d=1 bf16 staged'

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 
 #include "counters.h"
 #include "nccl_refusal.h"
@@ -55,18 +54,12 @@ ncclComm_t new_communicator(int collecting_rank, const Hello& hello, const ncclC
 std::string gpu_identity() {
   int device = 0;
   cudaGetDevice(&device);
-  std::string number = std::to_string(device);
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    std::istringstream list(visible);
-    std::string entry;
-    for (int i = 0; std::getline(list, entry, ','); ++i) {
-      if (i == device) number = entry;
-    }
-  }
+  char bus[32] = "";
+  cudaDeviceGetPCIBusId(bus, sizeof bus, device);
   char host[64] = "";
   gethostname(host, sizeof host - 1);
   const char* named = std::getenv("EMULATOR_HOST");
-  return std::string(named != nullptr ? named : host) + ":GPU " + number;
+  return std::string(named != nullptr ? named : host) + ":GPU " + bus;
 }
 
 std::string check_config(const ncclConfig_t& config) {

@@ -1,6 +1,7 @@
 #include "nccl_group.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <list>
 
@@ -8,6 +9,7 @@
 #include "nccl_connect.h"
 #include "nccl_refusal.h"
 #include "nccl_watch.h"
+#include "settings.h"
 #include "stream.h"
 
 namespace emulator::nccl {
@@ -44,6 +46,7 @@ bool may_start(const Batch& batch, std::size_t index) {
 bool advance(const std::shared_ptr<Batch>& batch, std::size_t stream) {
   serve_meetings();
   if (batch->done) return true;
+  if (batch->communicator->asynchronous_error != ncclSuccess) return false;
   batch->reached[stream] = true;
   auto& queue = batch->communicator->batches;
   const bool reached_by_all =
@@ -101,6 +104,19 @@ void launch(std::vector<std::unique_ptr<Call>> calls) {
 
 bool is_blocking(const std::vector<std::unique_ptr<Call>>& calls) {
   return std::all_of(calls.begin(), calls.end(), [](const auto& call) { return call->communicator->blocking; });
+}
+
+// What the user has planted (settings.h).
+void apply_fault(const Call& call) {
+  const NcclFault& fault = settings().nccl_fault;
+  if (fault.kind == NcclFault::Kind::none || fault.rank != world_rank()) return;
+  static int asked = 0;
+  if (call.describe().rfind(fault.call + "(", 0) != 0 || ++asked != fault.count) return;
+  if (fault.kind == NcclFault::Kind::broken) {
+    call.communicator->asynchronous_error = ncclRemoteError;
+  } else {
+    raise(fault.kind == NcclFault::Kind::stop ? SIGSTOP : SIGKILL);
+  }
 }
 
 // Launches are made in order: a later one may not overtake an earlier one that still connects.
@@ -195,6 +211,7 @@ ncclResult_t group_end() {
 
 ncclResult_t add_call(std::unique_ptr<Call> call) {
   call->sequence = ++call->communicator->calls;
+  apply_fault(*call);
   collected_calls.push_back(std::move(call));
   if (in_group()) return ncclSuccess;
   group_start();

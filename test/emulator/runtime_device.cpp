@@ -19,9 +19,12 @@ cudaError_t last_error = cudaSuccess;
 int current_device = 0;
 std::map<const void*, int> raised_shared_limits;  // kernel -> bytes
 
+bool is_device(int device) { return device >= 0 && device < static_cast<int>(visible_devices().size()); }
+
 cudaDeviceProp h100() {
   cudaDeviceProp p{};
-  std::snprintf(p.name, sizeof p.name, "NVIDIA H100 (host emulator)");
+  const std::string& card = settings().card;
+  std::snprintf(p.name, sizeof p.name, "%s", card.empty() ? "NVIDIA H100 (host emulator)" : card.c_str());
   p.major = 9;
   p.minor = 0;
   p.totalGlobalMem = std::size_t{4} << 30;  // every byte is filled, so of the host's size rather than the card's
@@ -76,6 +79,7 @@ std::size_t dynamic_shared_limit(const void* kernel) {
 }  // namespace emulator
 
 using emulator::device_properties;
+using emulator::is_device;
 using emulator::remember;
 
 extern "C" {
@@ -134,14 +138,15 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (emulator::settings().device_count == 0) return remember(cudaErrorNoDevice);
-  *count = emulator::settings().device_count;
+  const std::size_t visible = emulator::visible_devices().size();
+  if (visible == 0) return remember(cudaErrorNoDevice);
+  *count = static_cast<int>(visible);
   return cudaSuccess;
 }
 
 // Several devices can be counted and chosen, but all share one memory and one set of streams.
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= emulator::settings().device_count) return remember(cudaErrorInvalidDevice);
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
   emulator::current_device = device;
   return cudaSuccess;
 }
@@ -151,7 +156,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device < 0 || device >= emulator::settings().device_count) return remember(cudaErrorInvalidDevice);
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
   *properties = device_properties();
   return cudaSuccess;
 }
@@ -217,7 +222,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = p.concurrentKernels;
       break;
     case cudaDevAttrComputeMode:
-      *value = cudaComputeModeDefault;
+      *value = emulator::settings().exclusive ? cudaComputeModeExclusiveProcess : cudaComputeModeDefault;
       break;
     default:
       emulator::fail("unsupported",
@@ -227,7 +232,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", device + 1);
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
+  const int machines = emulator::visible_devices()[static_cast<std::size_t>(device)];
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", machines + 1);
   return cudaSuccess;
 }
 

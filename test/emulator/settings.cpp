@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -30,6 +31,25 @@ double number(const char* variable, double otherwise) {
   return result;
 }
 
+NcclFault nccl_fault() {
+  const char* text = std::getenv("EMULATOR_NCCL_FAULT");
+  if (text == nullptr) return {};
+  NcclFault fault;
+  char kind[8] = "";
+  char call[32] = "";
+  const bool complete = std::sscanf(text, "%7[a-z]:%d:%31[A-Za-z]:%d", kind, &fault.rank, call, &fault.count) == 4;
+  fault.call = call;
+  fault.kind = std::strcmp(kind, "break") == 0  ? NcclFault::Kind::broken
+               : std::strcmp(kind, "stop") == 0 ? NcclFault::Kind::stop
+               : std::strcmp(kind, "kill") == 0 ? NcclFault::Kind::kill
+                                                : NcclFault::Kind::none;
+  if (!complete || fault.kind == NcclFault::Kind::none) {
+    fail("setting",
+         std::string("EMULATOR_NCCL_FAULT=") + text + " is not like break:1:ncclSend:20, stop:.. or kill:..");
+  }
+  return fault;
+}
+
 Settings read_environment() {
   Settings settings;
   settings.thread_order =
@@ -41,6 +61,9 @@ Settings read_environment() {
   settings.seed = static_cast<std::uint64_t>(number("EMULATOR_SEED", static_cast<double>(settings.seed)));
   settings.watchdog_seconds = number("EMULATOR_WATCHDOG", settings.watchdog_seconds);
   settings.device_count = static_cast<int>(number("EMULATOR_DEVICES", settings.device_count));
+  if (const char* card = std::getenv("EMULATOR_CARD")) settings.card = card;
+  settings.exclusive = number("EMULATOR_EXCLUSIVE", 0) != 0;
+  settings.nccl_fault = nccl_fault();
   settings.bank_conflicts = number("EMULATOR_BANKS", 0) != 0;
   settings.cublaslt_epilogues = number("EMULATOR_EPILOGUES", 1) != 0;
   return settings;
@@ -56,6 +79,22 @@ Settings& settings() {
   }();
   static_cast<void>(read);
   return current;
+}
+
+std::vector<int> visible_devices() {
+  const int count = settings().device_count;
+  std::vector<int> visible;
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (list == nullptr) {
+    for (int i = 0; i < count; ++i) visible.push_back(i);
+    return visible;
+  }
+  for (char* end = nullptr; *list != '\0'; list = *end == ',' ? end + 1 : end) {
+    const long device = std::strtol(list, &end, 10);
+    if (end == list || (*end != ',' && *end != '\0') || device < 0 || device >= count) break;
+    visible.push_back(static_cast<int>(device));
+  }
+  return visible;
 }
 
 std::string repeat_with() {

@@ -176,7 +176,7 @@ TEST(NcclRefuses, WrongArguments) {
 TEST(NcclRefuses, TwoRanksOnOneGpu) {
   Outcome outcome = run(2, "refused_duplicate_gpu", "ONE_GPU_FOR_ALL=1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
-  outcome = run(2, "refused_duplicate_gpu", "CUDA_VISIBLE_DEVICES=5,5");
+  outcome = run(2, "refused_duplicate_gpu", "CUDA_VISIBLE_DEVICES=1,1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
 }
 

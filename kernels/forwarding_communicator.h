@@ -1,0 +1,41 @@
+// The host's side of a communicator that stands on another one: who the ranks are, small data, barriers and the end of
+// the job are the inner communicator's; messages and collectives on tensors are what a derived class is about.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kernels/communicator.h"
+
+namespace train_gpt {
+
+class ForwardingCommunicator : public Communicator {
+ public:
+  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+
+  void all_reduce_host(std::span<double> data) override { inner_->all_reduce_host(data); }
+  void merge_host(std::span<double> data) override { inner_->merge_host(data); }
+  void broadcast_host(void* data, std::int64_t bytes, int root) override { inner_->broadcast_host(data, bytes, root); }
+  std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
+    return inner_->gather_host(data, root);
+  }
+  void barrier() override { inner_->barrier(); }
+  [[noreturn]] void abort(int status) override {
+    inner_->abort(status);
+    std::abort();
+  }
+
+ protected:
+  Communicator& inner() { return *inner_; }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+};
+
+}  // namespace train_gpt

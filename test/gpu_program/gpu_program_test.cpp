@@ -1,0 +1,172 @@
+// The program itself on emulated GPUs, as it runs on real ones: which GPU a rank takes, how ranks talk, what the log
+// says, and how a job ends when a rank stops, dies or loses its network while its peers wait inside NCCL.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "test/commands/program.h"
+#include "test/golden_formula.h"
+
+namespace train_gpt::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<Json> events(const std::string& log, const std::string& kind) {
+  std::vector<Json> found;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    Json event = Json::parse(line);
+    if (event.at("event") == kind) found.push_back(std::move(event));
+  }
+  return found;
+}
+
+class GpuProgram : public testing::Test {
+ protected:
+  GpuProgram() {
+    const std::vector<char> tokens = golden::token_file(2000, golden::kTrainSeed);
+    write_file(folder_ / "tokens.bin", tokens.data(), tokens.size());
+  }
+
+  ProgramRun run(int ranks, const std::string& options, const std::string& environment) const {
+    return run_program(ranks,
+                       "--train-data " + (folder_ / "tokens.bin") +
+                           " --vocab 1009 --layers 3 --heads 2 --hidden 32 --seq-len 16 --micro-batch-size 1"
+                           " --micro-batches 4 --partition uniform --output " +
+                           (folder_ / "out") + " " + options,
+                       {.program = "train_gpt-emulated", .environment = environment});
+  }
+  std::string hash() const { return events(log(), "end").at(0).at("parameter_hash"); }
+  std::string log() const { return read_file(folder_ / "out/log.jsonl"); }
+
+  Folder folder_;
+};
+
+TEST_F(GpuProgram, TheSameBitsThroughNcclThroughHostMemoryAndAlone) {
+  const ProgramRun alone = run(1, "--steps 2 --schedule gpipe", "EMULATOR_DEVICES=1");
+  ASSERT_EQ(alone.status, 0) << alone.output;
+  EXPECT_NE(alone.output.find("bf16"), std::string::npos) << "the default on a GPU\n" << alone.output;
+  const std::string expected = hash();
+  struct Case {
+    int ranks;
+    std::string environment;
+    bool shares;
+  };
+  // GPU by local rank among the visible ones; each rank its own list of one; fewer GPUs than ranks.
+  for (const Case& one :
+       {Case{2, "EMULATOR_DEVICES=2", false}, Case{2, "EMULATOR_DEVICES=8 CUDA_VISIBLE_DEVICES=5,3", false},
+        Case{2, "EMULATOR_DEVICES=8 CUDA_VISIBLE_DEVICES=5", true}, Case{3, "EMULATOR_DEVICES=2", true}}) {
+    const ProgramRun several = run(one.ranks, "--steps 2 --schedule 1f1b", one.environment);
+    ASSERT_EQ(several.status, 0) << one.environment << "\n" << several.output;
+    EXPECT_EQ(hash(), expected) << one.environment;
+    const int notices = count(several.output, "ranks share a GPU, which NCCL refuses: messages go through host memory");
+    EXPECT_EQ(notices, one.shares ? 1 : 0) << one.environment << "\n" << several.output;
+  }
+}
+
+TEST_F(GpuProgram, OptimisticStepsHaveTheBitsOfSynchronousOnes) {
+  for (const std::string devices : {"EMULATOR_DEVICES=2", "EMULATOR_DEVICES=1"}) {
+    for (const std::string clip : {"1e9", "1e-3"}) {
+      const std::string options = "--steps 3 --schedule zb-h1 --grad-clip " + clip;
+      ASSERT_EQ(run(2, options, devices).status, 0);
+      const std::string expected = hash();
+      const ProgramRun optimistic = run(2, options + " --optimizer-step optimistic", devices);
+      ASSERT_EQ(optimistic.status, 0) << optimistic.output;
+      EXPECT_EQ(hash(), expected) << devices << " clip " << clip;
+    }
+  }
+}
+
+TEST_F(GpuProgram, MfuIsSaidForKnownCardsOnly) {
+  ProgramRun known = run(2, "--steps 1", "EMULATOR_DEVICES=2");
+  ASSERT_EQ(known.status, 0) << known.output;
+  EXPECT_NE(known.output.find("peak for MFU: 2 GPUs x 989.4 TFLOP/s dense; attention counted as its causal half"),
+            std::string::npos)
+      << known.output;
+  EXPECT_NE(known.output.find("MFU 0.0%"), std::string::npos) << known.output;
+  const Json step = events(log(), "step").at(0);
+  // Three times the forward: 24 C^2 per layer for the products, 2 C (T + 1) for attention's causal half, 2 C V for the
+  // head.
+  const double flops_per_token = 3.0 * (3 * (24 * 32 * 32 + 2 * 32 * 17) + 2 * 32 * 1009);
+  const double expected = 4 * 16 * flops_per_token / (step.at("ms").get<double>() / 1000) / (2 * 989.4e12);
+  EXPECT_NEAR(step.at("mfu").get<double>() / expected, 1, 1e-6) << step.dump();
+  const ProgramRun shared = run(2, "--steps 1", "EMULATOR_DEVICES=1");
+  EXPECT_NE(shared.output.find("peak for MFU: 1 GPU x"), std::string::npos) << shared.output;
+  const ProgramRun unknown = run(2, "--steps 1", "EMULATOR_DEVICES=2 EMULATOR_CARD=Tesla-T4");
+  EXPECT_NE(unknown.output.find("MFU n/a"), std::string::npos) << unknown.output;
+  EXPECT_TRUE(events(log(), "step").at(0).at("mfu").is_null());
+}
+
+TEST_F(GpuProgram, SaysWhatIsWrongWithTheGpusOnce) {
+  struct Case {
+    std::string options, environment;
+    std::vector<std::string> parts;
+  };
+  for (const Case& bad :
+       {Case{"--device cuda", "EMULATOR_DEVICES=0", {"--device cuda", "--device cpu"}},
+        Case{"--device cuda", "EMULATOR_DEVICES=2 CUDA_VISIBLE_DEVICES=", {"CUDA_VISIBLE_DEVICES", "--device cpu"}},
+        Case{"",
+             "EMULATOR_DEVICES=1 EMULATOR_EXCLUSIVE=1",
+             {"2 ranks on a host with 1 visible GPU", "compute mode", "start at most 1 ranks per host"}}}) {
+    const ProgramRun refused = run(2, bad.options + " --steps 1", bad.environment);
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_EQ(count(refused.output, "train_gpt: error:"), 1) << refused.output;
+    for (const std::string& part : bad.parts) EXPECT_NE(refused.output.find(part), std::string::npos) << refused.output;
+  }
+  const ProgramRun on_cpu = run(2, "--device auto --steps 1", "EMULATOR_DEVICES=0");
+  EXPECT_EQ(on_cpu.status, 0) << on_cpu.output;
+}
+
+// At its n-th call of NCCL rank 1 gets a signal, or its communicator loses the peer.
+class GpuProgramFault : public GpuProgram {
+ protected:
+  ProgramRun with_fault(const std::string& fault, int ranks, const std::string& options = "") {
+    const auto begin = std::chrono::steady_clock::now();
+    ProgramRun result = run(ranks, "--steps 1000 --schedule 1f1b " + options,
+                            "EMULATOR_DEVICES=" + std::to_string(ranks) + " EMULATOR_NCCL_FAULT=" + fault);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(seconds.count(), 60) << fault << "\n" << result.output;  // 10 after the fault, and the steps before it
+    EXPECT_NE(result.status, 0) << fault;
+    return result;
+  }
+};
+
+TEST_F(GpuProgramFault, AStoppedRankIsNamedByThoseWhoWaitForItInsideNccl) {
+  struct Case {
+    std::string call, options, waiting;
+  };
+  for (const Case& one : {Case{"ncclSend:60", "", "error: rank 0: while waiting for the gradient of micro-batch"},
+                          Case{"ncclAllReduce:3", "--data-parallel 2",
+                               "error: rank 0: while waiting for the gradients of the other replicas"}}) {
+    const ProgramRun stopped = with_fault("stop:1:" + one.call, 2, one.options);
+    EXPECT_NE(stopped.output.find(one.waiting), std::string::npos) << one.call << "\n" << stopped.output;
+    EXPECT_NE(stopped.output.find("shows no sign of life for 8 s"), std::string::npos) << one.call << "\n"
+                                                                                       << stopped.output;
+  }
+}
+
+TEST_F(GpuProgramFault, ALostPeerEndsAllRanksWithNcclsMessage) {
+  for (const std::string call : {"ncclRecv:60", "ncclAllReduce:4"}) {
+    const ProgramRun broken = with_fault("break:1:" + call, 2);
+    EXPECT_NE(broken.output.find("error: rank 1: NCCL: "), std::string::npos) << call << "\n" << broken.output;
+    EXPECT_NE(broken.output.find("remote process exited or there was a network error"), std::string::npos)
+        << call << "\n"
+        << broken.output;
+  }
+}
+
+TEST_F(GpuProgramFault, AKilledRankEndsTheJobAndItsLastActionIsKnown) {
+  const ProgramRun killed = with_fault("kill:1:ncclSend:60", 4);
+  const ProgramRun status = run_program(0, "status " + (folder_ / "out"), {.program = "train_gpt-emulated"});
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_NE(status.output.find(std::to_string(r) + " of 4"), std::string::npos) << status.output << killed.output;
+  }
+  EXPECT_EQ(count(status.output, "gone"), 4) << status.output;
+  EXPECT_NE(status.output.find("of micro-batch"), std::string::npos) << status.output;
+}
+
+}  // namespace
+}  // namespace train_gpt::test
