@@ -47,12 +47,12 @@ struct ModelOptions {
 };
 
 struct BatchOptions {
-  std::int64_t seq_len = 256;         // T
-  std::int64_t micro_batch_size = 4;  // b, rows
-  int micro_batches = 8;              // m, per step and pipeline
-  bool micro_batches_given = false;   // a schedule file has an m of its own
-  int data_parallel = 1;              // d
-  int accumulation_groups = 1;        // G, divides m
+  std::int64_t seq_len = 256;              // T
+  std::int64_t micro_batch_size = 4;       // b, rows
+  int micro_batches = 8;                   // m, per step and pipeline
+  bool micro_batches_given = false;        // a schedule file has an m of its own
+  int data_parallel = 1;                   // d
+  std::optional<int> accumulation_groups;  // G, divides m; not given: 1, or 2 where a schedule has two directions
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 

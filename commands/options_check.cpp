@@ -76,8 +76,9 @@ void check_batch(const Options& options) {
              std::string("2^63 tokens; lower one of them"));
     }
   }
-  if (batch.micro_batches % batch.accumulation_groups != 0) {
-    refuse("--accumulation-groups " + std::to_string(batch.accumulation_groups) + " does not divide --micro-batches " +
+  const int groups = batch.accumulation_groups.value_or(1);
+  if (batch.micro_batches % groups != 0) {
+    refuse("--accumulation-groups " + std::to_string(groups) + " does not divide --micro-batches " +
            std::to_string(batch.micro_batches));
   }
 }

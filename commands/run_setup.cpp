@@ -63,13 +63,12 @@ std::optional<Schedule> named_schedule(const Options& options, int p) {
 }
 
 BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule) {
-  BatchShape batch{.rows = options.batch.micro_batch_size,
-                   .seq_len = options.batch.seq_len,
-                   .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
-                   .replicas = options.batch.data_parallel,
-                   .groups = options.batch.accumulation_groups};
-  if (schedule && schedule->placement.kind == Placement::Kind::bidirectional && batch.groups == 1) batch.groups = 2;
-  return batch;
+  const bool two_directions = schedule && schedule->placement.kind == Placement::Kind::bidirectional;
+  return {.rows = options.batch.micro_batch_size,
+          .seq_len = options.batch.seq_len,
+          .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
+          .replicas = options.batch.data_parallel,
+          .groups = options.batch.accumulation_groups.value_or(two_directions ? 2 : 1)};
 }
 
 ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
@@ -94,17 +93,28 @@ ChoiceRequest choice_request(const Options& options, const PlanRequest& base, st
   return request;
 }
 
+constexpr const char* kNeedLess =
+    ". Take a schedule that keeps fewer activations (1f1b instead of gpipe), --recompute auto, more ranks, or a "
+    "smaller "
+    "--micro-batch-size";
+
 void check_memory_limit(const Plan& plan, std::int64_t limit) {
   if (limit <= 0) return;
   for (const RankPlan& rank : plan.ranks) {
     if (rank.total_bytes() <= limit) continue;
     throw std::invalid_argument("--memory-limit " + std::to_string(limit) + " (" + format_bytes(limit) + "): rank " +
                                 std::to_string(rank.rank) + " needs " + std::to_string(rank.total_bytes()) +
-                                " bytes (" + format_bytes(rank.total_bytes()) +
-                                "). Take a schedule that keeps fewer activations (1f1b instead of gpipe), --recompute "
-                                "auto, more ranks, or a smaller "
-                                "--micro-batch-size");
+                                " bytes (" + format_bytes(rank.total_bytes()) + ")" + kNeedLess);
   }
+}
+
+void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int64_t bytes) {
+  if (bytes <= 0) return;
+  std::int64_t needed = 0;
+  for (const int rank : ranks) needed += plan.ranks[static_cast<std::size_t>(rank) % plan.ranks.size()].total_bytes();
+  if (needed <= bytes) return;
+  throw std::invalid_argument("the " + std::to_string(ranks.size()) + " ranks of one host need " +
+                              format_bytes(needed) + ", and that host has " + format_bytes(bytes) + kNeedLess);
 }
 
 OptimizerSettings optimizer_settings(const Options& options) {
@@ -135,6 +145,19 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());
   return request;
+}
+
+Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device) {
+  const int ranks = std::min(p, unit_count(model));
+  const Schedule schedule = make_schedule({.name = "gpipe", .ranks = ranks, .micro_batches = 1});
+  PlanRequest request = plan_request(options, model, schedule, device);
+  request.batch.groups = 1;
+  request.training = options.command == Command::train;
+  request.partition = uniform_partition(model, ranks);
+  if (options.pipeline.recompute.kind != RecomputeOption::Kind::none) {
+    request.recompute.assign(static_cast<std::size_t>(unit_count(model)), true);
+  }
+  return make_plan(request);
 }
 
 }  // namespace train_gpt

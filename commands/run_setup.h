@@ -15,7 +15,8 @@ ModelConfig model_config(const Options& options);
 // The schedule that --schedule or --schedule-file names, for p ranks; nothing for auto. Throws std::invalid_argument.
 std::optional<Schedule> named_schedule(const Options& options, int p);
 
-// b, T, m, d and G. Bidirectional schedules force two accumulation groups. No schedule: --micro-batches counts.
+// b, T, m, d and G, which for bidirectional schedules is 2 unless given (the plan then refuses it). No schedule:
+// --micro-batches counts.
 BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule);
 
 // What --schedule, --partition, --recompute and --memory-limit leave open, for choose(). `base` has sizes and batch.
@@ -25,10 +26,17 @@ ChoiceRequest choice_request(const Options& options, const PlanRequest& base, st
 // Throws std::invalid_argument with a suggestion when a rank of the plan needs more than `limit` bytes (0: no limit).
 void check_memory_limit(const Plan& plan, std::int64_t limit);
 
+// Likewise when the ranks of one host together need more than its memory (0: not known).
+void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int64_t bytes);
+
 OptimizerSettings optimizer_settings(const Options& options);
 
 // Everything but the partition and the costs (and, without one, the schedule).
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device);
+
+// One micro-batch of one replica on p ranks, everything recomputed that --recompute allows: no plan for these options
+// needs less in all, and units can be measured within it.
+Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device);
 
 }  // namespace train_gpt

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <vector>
 
@@ -83,11 +84,20 @@ bool all_ranks_have_gpus(Communicator& world) {
 #endif
 }
 
+// Physical memory, or the limit of a container where that is lower.
+std::int64_t usable_host_memory() {
+  std::int64_t bytes = std::int64_t{std::max(0L, sysconf(_SC_PHYS_PAGES))} * sysconf(_SC_PAGESIZE);
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::int64_t limit = 0;  // stays 0 where the file says "max"
+    if (std::ifstream(path) >> limit && limit > 0) bytes = std::min(bytes, limit);
+  }
+  return bytes;
+}
+
 // Collective: every rank plans with the same number.
-std::int64_t least_memory_per_rank(Communicator& world, const HostPlace& place) {
-  const double pages = static_cast<double>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
+std::int64_t least_memory_per_rank(Communicator& world, std::int64_t host_memory, const HostPlace& place) {
   std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
-  all[static_cast<std::size_t>(world.rank())] = pages * static_cast<double>(sysconf(_SC_PAGESIZE)) / place.ranks;
+  all[static_cast<std::size_t>(world.rank())] = static_cast<double>(host_memory) / place.ranks;
   world.merge_host(all);
   return static_cast<std::int64_t>(*std::min_element(all.begin(), all.end()));
 }
@@ -96,31 +106,34 @@ std::int64_t least_memory_per_rank(Communicator& world, const HostPlace& place) 
 
 Session::Session(const Options& options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
-  const HostPlace place = host_place();
+  host_ = host_place();
   const bool may_use_gpus = options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
   const bool everywhere_gpus = may_use_gpus && all_ranks_have_gpus(*world_);
   together([&] {
     timed_ = options.device.device == DeviceKind::timed;
     const int cores = allowed_cores();
-    const int threads = timed_ ? 1 : thread_count(options, place, cores);
-    device_ = make_device(options.device, place, everywhere_gpus, threads);
+    const int threads = timed_ ? 1 : thread_count(options, host_, cores);
+    device_ = make_device(options.device, host_, everywhere_gpus, threads);
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
       delays_.latency += options.costs.costs.latency;
       if (options.costs.costs.bandwidth > 0) delays_.bandwidth = options.costs.costs.bandwidth;
     }
-    resources_ = plural(place.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
+    resources_ = plural(host_.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
                  plural(cores, "core") + "; " +
                  (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
     if (timed_) return;
     if (threads > cores) {
       resources_ += "\nnote: " + plural(threads, "thread") + " per rank, but this rank may use only " +
                     plural(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
-    } else if (place.ranks > cores) {
+    } else if (host_.ranks > cores) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
   });
-  if (!everywhere_gpus) memory_per_rank_ = least_memory_per_rank(*world_, place);
+  if (!everywhere_gpus) {
+    host_memory_ = usable_host_memory();
+    memory_per_rank_ = least_memory_per_rank(*world_, host_memory_, host_);
+  }
   connect_gpus();
   world_ = inject_delays(std::move(world_), delays_);
 }

@@ -25,7 +25,10 @@ class Session {
 
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
-  // Physical memory of this host, shared out among its ranks: the least of all hosts. 0 for GPUs.
+  const HostPlace& host() const { return host_; }
+  // What this job may use of this host's memory. 0 for GPUs.
+  std::int64_t host_memory() const { return host_memory_; }
+  // The same shared out among the host's ranks: the least of all hosts. 0 for GPUs.
   std::int64_t memory_per_rank() const { return memory_per_rank_; }
   // Actions take the time that costs give them, and compute nothing.
   bool is_timed() const { return timed_; }
@@ -50,7 +53,9 @@ class Session {
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Device> device_;
   DelaySpec delays_;
+  HostPlace host_;
   bool timed_ = false;
+  std::int64_t host_memory_ = 0;
   std::int64_t memory_per_rank_ = 0;
   std::string resources_;
   std::optional<double> peak_flops_;

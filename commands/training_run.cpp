@@ -30,7 +30,7 @@ TrainingRun::TrainingRun(Session& session, const Options& options) : session_(se
   session_.together([&] { open_inputs(); });
   if (!options_.run.resume.empty()) choose_checkpoint();
   make_plan_and_trainer();
-  one_host_ = host_place().ranks == session_.world().size();
+  one_host_ = session_.host().ranks == session_.world().size();
   install_hooks();
   log_->text(session_.resources());
   log_->text(model_line(model_, plan_.request.batch));
@@ -149,6 +149,10 @@ CostModel TrainingRun::find_costs() {
   }
   if (session_.is_timed()) return given_cost_model(options_.costs.costs, model_, batch.seq_len, p);
   if (p == 1) return estimated_cost_model(model_, batch.seq_len, p);  // nothing is to be chosen
+  session_.together([&] {
+    check_host_memory(smallest_plan(options_, model_, p, session_.device()), session_.host().members,
+                      session_.host_memory());
+  });
   const Profile profile =
       measure_profile(session_.device(), session_.world(), p, model_, batch.rows, batch.seq_len, {});
   return cost_model(profile, model_, p, "measured at start-up");
@@ -168,6 +172,7 @@ void TrainingRun::make_plan_and_trainer() {
     plan_ = choice_.plan;
     schedule_ = plan_.request.schedule;
     check_memory_limit(plan_, options_.pipeline.memory_limit);
+    check_host_memory(plan_, session_.host().members, session_.host_memory());
     const int rank = session_.world().rank();
     log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/!resumed_.folder.empty());
     state_ = std::make_unique<StateFile>(options_.run.output, rank, session_.world().size());

@@ -144,10 +144,12 @@ class LocalCommunicator final : public Communicator {
   Ticket reduce_scatter(float* data, std::int64_t count) override { return reduce(data, count, Reduction::own_piece); }
   Ticket all_gather(float* data, std::int64_t count) override { return reduce(data, count, Reduction::gather); }
   Ticket start_merge_host(std::span<double> data) override {
+    if (size() == 1) return 0;
     return collective(data.data(), static_cast<std::int64_t>(data.size_bytes()), merge);
   }
 
   void all_reduce_host(std::span<double> data) override {
+    if (size() == 1) return;
     const auto parcels = exchange({reinterpret_cast<const char*>(data.data()), data.size_bytes()});
     for (std::size_t i = 0; i < data.size(); ++i) {
       double sum = 0;
@@ -238,6 +240,16 @@ class LocalCommunicator final : public Communicator {
     return remember(flag);
   }
 
+  // False until all have arrived.
+  bool take_parcels(std::int64_t sequence, std::vector<std::vector<char>>& parcels) {
+    const std::lock_guard lock(world_->mutex);
+    Meeting& meeting = world_->meetings.at(sequence);
+    if (meeting.arrived < size()) return false;
+    parcels = meeting.parcels;
+    if (++meeting.left == size()) world_->meetings.erase(sequence);
+    return true;
+  }
+
   // Everybody's bytes, in rank order.
   std::vector<std::vector<char>> exchange(std::span<const char> data) {
     const std::int64_t sequence = next_meeting_++;
@@ -248,15 +260,9 @@ class LocalCommunicator final : public Communicator {
     std::vector<std::vector<char>> parcels;
     wait_until([&] {
       if (world_->failed->load()) throw std::runtime_error("local communicator: another rank failed");
-      const std::lock_guard lock(world_->mutex);
-      Meeting& meeting = world_->meetings.at(sequence);
-      if (meeting.arrived < size()) {
-        idle();
-        return false;
-      }
-      parcels = meeting.parcels;
-      if (++meeting.left == size()) world_->meetings.erase(sequence);
-      return true;
+      if (take_parcels(sequence, parcels)) return true;
+      idle();  // without the lock: it may send
+      return false;
     });
     return parcels;
   }

@@ -14,10 +14,9 @@ namespace {
 // visit(tensor, offset in the arena) for every tensor that the rank holds; owned_only leaves out the copy of a tied
 // wte.
 template <class Visit>
-void for_each_tensor(const ModelConfig& config, const ArenaLayout& layout, bool owned_only, const Visit& visit) {
-  const std::vector<TensorInfo> tensors = model_tensors(config);
+void for_each_tensor(const ArenaLayout& layout, bool owned_only, const Visit& visit) {
   for (const ArenaLayout::Entry& entry : layout.entries)
-    if (entry.owned || !owned_only) visit(tensors[static_cast<std::size_t>(entry.tensor)], entry.offset);
+    if (entry.owned || !owned_only) visit(entry.info, entry.offset);
 }
 
 // Four chains side by side, since one would wait for its multiplications.
@@ -47,24 +46,23 @@ void sum_tied_gradients(Device& device, const ModelConfig& config, const ArenaLa
              config.padded_vocab() * config.hidden);
 }
 
-std::int64_t owned_atoms(const ModelConfig& config, const ArenaLayout& layout) {
+std::int64_t owned_atoms(const ArenaLayout& layout) {
   std::int64_t atoms = 0;
-  for_each_tensor(config, layout, /*owned_only=*/true,
+  for_each_tensor(layout, /*owned_only=*/true,
                   [&](const TensorInfo& tensor, std::int64_t) { atoms += tensor.atoms(); });
   return atoms;
 }
 
-void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, const ModelConfig& config,
+void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, double* host_scratch,
                            const ArenaLayout& layout, const float* gradients) {
   std::int64_t atoms = 0;
-  for_each_tensor(config, layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t offset) {
+  for_each_tensor(layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t offset) {
     device.squared_sums(scratch + atoms, gradients + offset, tensor.elements);
     atoms += tensor.atoms();
   });
-  std::vector<double> owned(static_cast<std::size_t>(atoms));
-  device.to_host(owned.data(), scratch, atoms * std::int64_t{sizeof(double)});
-  const double* next = owned.data();
-  for_each_tensor(config, layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t) {
+  device.to_host(host_scratch, scratch, atoms * std::int64_t{sizeof(double)});
+  const double* next = host_scratch;
+  for_each_tensor(layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t) {
     std::copy_n(next, tensor.atoms(), sums.begin() + tensor.first_atom);
     next += tensor.atoms();
   });
@@ -91,28 +89,28 @@ AdamWScalars adamw_scalars(const AdamWConstants& constants, double learning_rate
   return scalars;
 }
 
-void adamw_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config, const ArenaLayout& layout,
-                const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments) {
+void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
+                const AdamWConstants& constants, bool keep_moments) {
   const std::int64_t element = element_size(device.precision());
-  for_each_tensor(config, layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
+  for_each_tensor(layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
     void* low = arenas.low == nullptr ? nullptr : static_cast<char*>(arenas.low) + offset * element;
     device.adamw(arenas.new_values + offset, low, arenas.m + offset, arenas.v + offset, arenas.values + offset,
                  arenas.gradients + offset, scalars, constants_for(tensor, constants), keep_moments, tensor.elements);
   });
 }
 
-void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config,
-                        const ArenaLayout& layout, const AdamWScalars* scalars, const AdamWConstants& constants) {
-  for_each_tensor(config, layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
+void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
+                        const AdamWScalars* scalars, const AdamWConstants& constants) {
+  for_each_tensor(layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
     device.adamw_moments(arenas.m + offset, arenas.v + offset, arenas.gradients + offset, scalars,
                          constants_for(tensor, constants), tensor.elements);
   });
 }
 
-void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ModelConfig& config,
-                      const ArenaLayout& layout, const float* values, bool owned_only) {
+void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ArenaLayout& layout, const float* values,
+                      bool owned_only) {
   std::vector<float> atom(static_cast<std::size_t>(kAtomElements));
-  for_each_tensor(config, layout, owned_only, [&](const TensorInfo& tensor, std::int64_t offset) {
+  for_each_tensor(layout, owned_only, [&](const TensorInfo& tensor, std::int64_t offset) {
     for (std::int64_t a = 0; a < tensor.atoms(); ++a) {
       const std::int64_t begin = a * kAtomElements;
       const std::int64_t count = std::min(kAtomElements, tensor.elements - begin);

@@ -51,11 +51,12 @@ double learning_rate(const LearningRate& schedule, std::int64_t step);
 void sum_tied_gradients(Device& device, const ModelConfig& config, const ArenaLayout& layout, float* gradients);
 
 // Atoms of the tensors that this rank owns.
-std::int64_t owned_atoms(const ModelConfig& config, const ArenaLayout& layout);
+std::int64_t owned_atoms(const ArenaLayout& layout);
 
 // sums[atom] = sum of squares of the gradient's atom, for the atoms of the tensors that this rank owns; the others are
-// left alone. `sums`: host memory, atom_count(config) numbers. `scratch`: device memory, owned_atoms numbers.
-void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, const ModelConfig& config,
+// left alone. `sums`: host memory, atom_count(config) numbers. `scratch` and `host_scratch`: device and host
+// memory, owned_atoms numbers each.
+void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, double* host_scratch,
                            const ArenaLayout& layout, const float* gradients);
 
 // The global L2 norm from the sums of all atoms, added up in canonical order in double.
@@ -81,18 +82,18 @@ struct OptimizerArenas {
 
 // One step for all tensors of the rank. Weight decay applies to tensors that decay; constants.weight_decay is the value
 // for those. `scalars` is read from device memory. keep_moments: m and v stay as they are, see Device::adamw.
-void adamw_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config, const ArenaLayout& layout,
-                const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments);
+void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
+                const AdamWConstants& constants, bool keep_moments);
 // The moments of the same step: what adamw_step(.., keep_moments = true) left out.
-void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ModelConfig& config,
-                        const ArenaLayout& layout, const AdamWScalars* scalars, const AdamWConstants& constants);
+void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
+                        const AdamWScalars* scalars, const AdamWConstants& constants);
 
 // ---- parameter hash -------------------------------------------------------------------------------------------------
 
 // hashes[atom] = 64-bit hash of the bits of the atom's parameters (padding rows included), for the tensors that this
-// rank owns, or (owned_only false) holds; the others are left alone. `hashes`: host memory, atom_count(config) numbers.
-void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ModelConfig& config,
-                      const ArenaLayout& layout, const float* values, bool owned_only = true);
+// rank owns, or (owned_only false) holds; the others are left alone. `hashes`: host memory, atom_count numbers.
+void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ArenaLayout& layout, const float* values,
+                      bool owned_only = true);
 
 // 16 hexadecimal digits from the hashes of all atoms, in canonical order. Equal exactly if all parameters are.
 std::string combined_hash(std::span<const std::uint64_t> hashes);

@@ -107,7 +107,7 @@ ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& uni
     const bool owned = units[static_cast<std::size_t>(tensor.unit)];
     const bool read_by_head = config.tied && tensor.kind == TensorKind::wte && has_head;
     if (!owned && !read_by_head) continue;
-    layout.entries.push_back({t, layout.elements, owned});
+    layout.entries.push_back({t, layout.elements, owned, tensor});
     layout.elements += round_up(tensor.elements, kArenaAlignment);
   }
   layout.gradient_elements = layout.elements;

@@ -68,6 +68,7 @@ struct ArenaLayout {
     // One rank of a pipeline owns each tensor: norms, hashes and files take it from there. False only for the wte of a
     // tied head whose embedding lives on another rank.
     bool owned = true;
+    TensorInfo info;  // what model_tensors says of it
   };
   std::vector<Entry> entries;  // canonical order
   std::int64_t elements = 0;   // of parameters, and of each moment

@@ -8,22 +8,21 @@
 #include "model/unit.h"
 
 namespace train_gpt {
-namespace {
-
-using Unit = std::variant<EmbeddingUnit, AttentionUnit, MlpUnit, HeadUnit>;
-
-enum class Pass : std::uint8_t { forward, validation, backward };
 
 // The units of a stage with the pointers of one action, and the bytes that they take from each slot.
 struct BoundStage {
   struct Entry {
-    Unit unit;
+    std::variant<EmbeddingUnit, AttentionUnit, MlpUnit, HeadUnit> unit;
     void* input = nullptr;  // where the unit before writes this unit's input; null: the stage's own input is read
     void* output_gradient = nullptr;  // where the unit behind writes its dx
   };
   std::vector<Entry> entries;
   StageBytes used;
 };
+
+namespace {
+
+enum class Pass : std::uint8_t { forward, validation, backward };
 
 // Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes by here with the same
 // slots, and finds each tensor at the same place.
@@ -41,8 +40,8 @@ class Binder {
         gradients_(pass == Pass::backward ? slots.input_to_weight : nullptr),
         scratch_(slots.scratch) {}
 
-  BoundStage bind() {
-    BoundStage bound;
+  void bind(BoundStage& bound) {
+    bound.entries.clear();
     const int count = shape_.last_unit - shape_.first_unit;
     if (count > 1 && some_input_is_not_kept()) stream_ = scratch_.take(boundary());
     std::int64_t scratch_used = scratch_.used();
@@ -52,7 +51,6 @@ class Binder {
       scratch_used = std::max(scratch_used, scratch.used());
     }
     bound.used = {to_input_.used(), to_weight_.used(), gradients_.used(), scratch_used, Slot::rounded(boundary())};
-    return bound;
   }
 
  private:
@@ -159,10 +157,12 @@ StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains
   StageBytes most;
   const StageSlots no_slots;
   const ParameterView no_parameters;
+  BoundStage bound;
   most.boundary = Slot::rounded(unit_sizes(shape, precision).activation_bytes(shape.model.hidden));
   for (const Pass pass : {Pass::forward, Pass::validation, Pass::backward}) {
     if (pass == Pass::validation ? !validates : !trains) continue;
-    const StageBytes used = Binder(shape, precision, no_slots, no_parameters, pass).bind().used;
+    Binder(shape, precision, no_slots, no_parameters, pass).bind(bound);
+    const StageBytes& used = bound.used;
     most.forward_to_input = std::max(most.forward_to_input, used.forward_to_input);
     most.forward_to_weight = std::max(most.forward_to_weight, used.forward_to_weight);
     most.input_to_weight = std::max(most.input_to_weight, used.input_to_weight);
@@ -171,14 +171,19 @@ StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains
   return most;
 }
 
-Stage::Stage(Device& device, StageShape shape) : device_(device), shape_(std::move(shape)) {
+Stage::Stage(Device& device, StageShape shape)
+    : device_(device), shape_(std::move(shape)), bound_(std::make_unique<BoundStage>()) {
   check(shape_.model);
   check_shape(shape_);
 }
 
+Stage::~Stage() = default;
+Stage::Stage(Stage&& other) noexcept = default;
+
 void Stage::forward(const StageSlots& slots, const ParameterView& parameters, float dloss, bool with_gradient) {
-  const BoundStage bound =
-      Binder(shape_, device_.precision(), slots, parameters, with_gradient ? Pass::forward : Pass::validation).bind();
+  const BoundStage& bound = *bound_;
+  Binder(shape_, device_.precision(), slots, parameters, with_gradient ? Pass::forward : Pass::validation)
+      .bind(*bound_);
   const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
   const BoundStage::Entry& first = bound.entries.front();
   if (!shape_.has_embedding() && first.input != nullptr) device_.copy(first.input, slots.input, boundary);
@@ -203,7 +208,8 @@ void Stage::forward_head(const HeadUnit& head, const StageSlots& slots, float dl
 }
 
 void Stage::backward_input(const StageSlots& slots, const ParameterView& parameters) {
-  const BoundStage bound = Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind();
+  const BoundStage& bound = *bound_;
+  Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind(*bound_);
   const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
   if (!shape_.has_head()) device_.copy(bound.entries.back().output_gradient, slots.output_gradient, boundary);
   for (std::size_t k = bound.entries.size(); k-- > 0;) {
@@ -218,7 +224,8 @@ void Stage::backward_input(const StageSlots& slots, const ParameterView& paramet
 }
 
 void Stage::backward_weight(const StageSlots& slots, const ParameterView& parameters) {
-  const BoundStage bound = Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind();
+  const BoundStage& bound = *bound_;
+  Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind(*bound_);
   for (std::size_t k = bound.entries.size(); k-- > 0;)
     std::visit([&](const auto& unit) { train_gpt::backward_weight(device_, unit); }, bound.entries[k].unit);
 }

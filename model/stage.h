@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/device.h"
@@ -88,12 +89,17 @@ struct StageSlots {
   std::int64_t logits_position = 0;  // 0 .. T-1
 };
 
-struct HeadUnit;  // see unit.h
+struct HeadUnit;    // see unit.h
+struct BoundStage;  // see stage.cpp
 
 class Stage {
  public:
   // Checks the shape; throws std::invalid_argument.
   Stage(Device& device, StageShape shape);
+  ~Stage();
+  Stage(Stage&& other) noexcept;
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
 
   // `dloss`: gradient of the step's mean loss with respect to one token's loss, 1 / (valid targets of the step).
   // with_gradient false (validation): forward alone; lifetimes F..I and F..W are not written, scratch is used.
@@ -108,6 +114,7 @@ class Stage {
 
   Device& device_;
   StageShape shape_;
+  std::unique_ptr<BoundStage> bound_;  // filled anew by every action, without allocating
 };
 
 }  // namespace train_gpt

@@ -13,6 +13,8 @@ namespace {
 // Stands in for the milliseconds of a plan that does not fit, times how far it exceeds the limit: local moves then lead
 // back to what fits.
 constexpr double kDoesNotFit = 1e15;
+// Likewise for each unit that --recompute wants of a stage that does not have it.
+constexpr double kDoesNotSuit = 1e21;
 // A head that keeps its logits must be worth their memory.
 constexpr double kWorthMemory = 0.98;
 
@@ -29,13 +31,14 @@ class Candidates {
       : request_(request), plan_request_(request.base), head_(head) {
     plan_request_.schedule = schedule;
     plan_request_.head = head;
-    if (schedule.placement.kind == Placement::Kind::bidirectional && plan_request_.batch.groups == 1) {
-      plan_request_.batch.groups = 2;
-    }
   }
 
   // Milliseconds of a step; kDoesNotFit or more where a rank does not fit.
   double makespan(const Partition& partition) {
+    if (request_.recompute == ChoiceRequest::Recompute::list) {
+      const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition);
+      if (missing > 0) return kDoesNotSuit * missing;
+    }
     if (prepare(partition)) return simulated(false).makespan;
     return kDoesNotFit * static_cast<double>(largest_rank(make_plan(plan_request_))) /
            static_cast<double>(request_.memory_limit);

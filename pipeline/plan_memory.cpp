@@ -21,7 +21,7 @@ std::int64_t ring_bytes(const RankPlan& plan) {
 std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
   const bool mirrored = request.schedule.placement.kind == Placement::Kind::bidirectional;
   if (mirrored && plan.rank > request.schedule.ranks - 1 - plan.rank) return 0;
-  return owned_atoms(request.model, plan.layout);
+  return owned_atoms(plan.layout);
 }
 
 }  // namespace

@@ -18,6 +18,12 @@ std::string join(const std::vector<int>& numbers) {
   return text;
 }
 
+void check_list(const std::vector<int>& counts, const Partition& partition) {
+  if (counts.size() == partition.size()) return;
+  throw std::invalid_argument("--recompute " + join(counts) + ": must be " + std::to_string(partition.size()) +
+                              " numbers, one per virtual stage");
+}
+
 // Activation bytes of one live micro-batch that recomputing a unit saves.
 std::int64_t saved_bytes(const PlanRequest& request, int unit) {
   const auto kept_with = [&](bool recompute) {
@@ -81,11 +87,8 @@ StageShape unit_shape(const PlanRequest& request, int unit, bool recompute) {
 }
 
 std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
+  check_list(counts, partition);
   std::vector<bool> recompute(static_cast<std::size_t>(unit_count(model)), false);
-  if (counts.size() != partition.size()) {
-    throw std::invalid_argument("--recompute " + join(counts) + ": must be " + std::to_string(partition.size()) +
-                                " numbers, one per virtual stage");
-  }
   int unit = 0;
   for (std::size_t s = 0; s < partition.size(); ++s) {
     int left = counts[s];
@@ -101,6 +104,18 @@ std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConf
                                 join(partition));
   }
   return recompute;
+}
+
+int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
+  check_list(counts, partition);
+  int missing = 0;
+  int unit = 0;
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    int there = 0;
+    for (const int end = unit + partition[s]; unit < end; ++unit) there += can_recompute(model, unit) ? 1 : 0;
+    missing += std::max(0, counts[s] - there);
+  }
+  return missing;
 }
 
 std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, std::int64_t limit_bytes) {

@@ -16,6 +16,8 @@ StageShape unit_shape(const PlanRequest& request, int unit, bool recompute);
 // --recompute LIST: the first `counts[s]` attention and MLP units of every model stage s. Throws std::invalid_argument
 // naming the option, the list and what would be right.
 std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
+// How many of the units that the list asks for are not in their stages: 0 where it suits the partition.
+int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
 
 // --recompute auto: the fewest units with which every rank of the plan stays within `limit_bytes`; per rank those that
 // save most, among equal ones those of early stages first. Nothing if not even all units suffice.

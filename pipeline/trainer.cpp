@@ -44,6 +44,8 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
+  host_sums_.resize(static_cast<std::size_t>(owned_atoms(memory_.plan().layout)));
+  atoms_ = plan_.request.computes ? atom_count(plan_.request.model) : 0;
   set_hooks({}, {});
 }
 
@@ -191,7 +193,7 @@ Trainer::ReportParts Trainer::report_parts() {
   const BatchShape& shape = plan_.request.batch;
   const auto losses = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
   const std::size_t times = static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
-  const auto atoms = plan_.request.computes ? static_cast<std::size_t>(atom_count(plan_.request.model)) : 0;
+  const auto atoms = static_cast<std::size_t>(atoms_);
   report_.resize(losses + times + atoms + 1);
   const std::span<double> all(report_);
   return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times, atoms), report_.back()};
@@ -208,7 +210,7 @@ void Trainer::report_step() {
   if (!plan_.request.computes) return;
   micro_batch_losses(parts.losses, plan_.request.schedule.actions(groups_.rank()));
   if (groups_.owns_parameters()) {
-    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), plan_.request.model, memory_.plan().layout,
+    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(), memory_.plan().layout,
                           memory_.gradients());
   }
 }
@@ -222,9 +224,11 @@ StepResult Trainer::read_report(std::int64_t step) {
   result.loss = computes ? mean_loss(parts.losses) : kNone;
   result.grad_norm = computes ? gradient_norm(parts.squared_sums) : kNone;
   result.stop_asked = parts.stop_asked > 0;
+  times_.clear();
   for (std::size_t at = 0; at < parts.times.size(); at += RankTimes::kNumbers) {
-    result.times.push_back(RankTimes::read(parts.times.subspan(at, RankTimes::kNumbers)));
+    times_.push_back(RankTimes::read(parts.times.subspan(at, RankTimes::kNumbers)));
   }
+  result.times = times_;
   if (computes && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))) {
     throw std::runtime_error("step " + std::to_string(step) + ": the " +
                              (std::isfinite(result.loss) ? "gradient norm" : "loss") +
@@ -253,22 +257,21 @@ OptimizerArenas Trainer::arenas(float* new_values) const {
 
 void Trainer::update(std::int64_t step, double norm) {
   load_scalars(step, clip_factor(norm, optimizer_.grad_clip));
-  adamw_step(device_, arenas(memory_.parameters()), plan_.request.model, memory_.plan().layout, memory_.scalars(),
-             optimizer_.adamw, /*keep_moments=*/false);
+  adamw_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
+             /*keep_moments=*/false);
 }
 
 // Writes the new parameters beside the old ones and makes them the parameters; the moments stay.
 void Trainer::update_ahead(std::int64_t step) {
   load_scalars(step, 1.0F);
-  adamw_step(device_, arenas(memory_.spare_parameters()), plan_.request.model, memory_.plan().layout, memory_.scalars(),
-             optimizer_.adamw, /*keep_moments=*/true);
+  adamw_step(device_, arenas(memory_.spare_parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
+             /*keep_moments=*/true);
   memory_.swap_parameters();
 }
 
 // The scalars are still those of update_ahead.
 void Trainer::commit_moments() {
-  adamw_moments_step(device_, arenas(memory_.parameters()), plan_.request.model, memory_.plan().layout,
-                     memory_.scalars(), optimizer_.adamw);
+  adamw_moments_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw);
 }
 
 // ---- without training -----------------------------------------------------------------------------------------------
@@ -356,7 +359,7 @@ void Trainer::issue(const LoweredAction& action) {
         const int wte = tensor_index(plan_.request.model, TensorKind::wte);
         reducing_ = groups_.tied.get();
         reduction_ = reducing_->all_reduce(gradients + layout.offset_of(wte),
-                                           model_tensors(plan_.request.model)[static_cast<std::size_t>(wte)].elements);
+                                           plan_.request.model.padded_vocab() * plan_.request.model.hidden);
       } else {
         sum_tied_gradients(device_, plan_.request.model, layout, gradients);
       }

@@ -38,10 +38,10 @@ struct StepResult {
   double loss = 0;       // mean over all valid targets of the step, the same on all ranks; timed device: not a number
   double grad_norm = 0;  // before clipping; timed device: not a number
   double learning_rate = 0;
-  double ms = 0;                 // from the step's start to the end of its update, on this rank
-  std::vector<RankTimes> times;  // of every rank of the job
-  bool redone = false;           // optimistic: the update was taken back and done again with the true clip factor
-  bool stop_asked = false;       // some rank was told to stop (set_stop_wish)
+  double ms = 0;                     // from the step's start to the end of its update, on this rank
+  std::span<const RankTimes> times;  // of every rank of the job; until the next step
+  bool redone = false;               // optimistic: the update was taken back and done again with the true clip factor
+  bool stop_asked = false;           // some rank was told to stop (set_stop_wish)
 };
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
@@ -150,8 +150,11 @@ class Trainer {
   std::string waits_for_;             // what of other ranks, beside messages; empty: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
-  bool is_ahead_ = false;       // the next step has begun
-  std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
+  std::vector<double> host_sums_;  // of the atoms that this rank owns
+  std::int64_t atoms_ = 0;         // of the model
+  bool is_ahead_ = false;          // the next step has begun
+  std::vector<double> report_;     // what ranks tell each other after a step: losses, times, norms
+  std::vector<RankTimes> times_;
   std::vector<ActionMarks> last_marks_;
   double clock_ahead_ms_ = 0;
   std::function<bool()> wishes_to_stop_ = [] { return false; };

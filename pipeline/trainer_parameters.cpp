@@ -76,7 +76,7 @@ std::string Trainer::parameter_hash() {
   const auto atoms = static_cast<std::size_t>(atom_count(model));
   const std::vector<TensorInfo> tensors = model_tensors(model);
   std::vector<std::uint64_t> mine(atoms, 0);
-  parameter_hashes(device_, mine, model, memory_.plan().layout, memory_.parameters(), /*owned_only=*/false);
+  parameter_hashes(device_, mine, memory_.plan().layout, memory_.parameters(), /*owned_only=*/false);
   std::vector<std::uint64_t> hashes(atoms, 0);
   for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
     if (!entry.owned || !groups_.owns_parameters()) continue;

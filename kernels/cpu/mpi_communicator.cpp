@@ -348,6 +348,10 @@ HostPlace host_place() {
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
   MPI_Comm_size(host, &place.ranks);
   MPI_Comm_rank(host, &place.index);
+  int mine = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &mine);
+  place.members.resize(static_cast<std::size_t>(place.ranks));
+  check_mpi(MPI_Allgather(&mine, 1, MPI_INT, place.members.data(), 1, MPI_INT, host), "MPI_Allgather");
   MPI_Comm_free(&host);
   return place;
 }

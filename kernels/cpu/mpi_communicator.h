@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "kernels/communicator.h"
 
@@ -30,6 +31,7 @@ std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options = 
 struct HostPlace {
   int ranks = 1;
   int index = 0;
+  std::vector<int> members;  // their ranks in the job
 };
 HostPlace host_place();
 

@@ -33,6 +33,20 @@ TEST(PlanCommand, PredictsWhatTheTheorySaysForGivenCosts) {
   EXPECT_EQ(plan.at("ranks").size(), 4U);
 }
 
+TEST(PlanCommand, ShowsHowManyActivationsAScheduleKeeps) {
+  for (const auto& [schedule, slots] :
+       std::vector<std::pair<std::string, int>>{{"gpipe", 8}, {"1f1b", 4}, {"zb-h1", 4}, {"zb-h2", 7}}) {
+    const ProgramRun run = run_program(0, "plan --stages 4 --micro-batches 8 --schedule " + schedule + kSmall);
+    ASSERT_EQ(run.status, 0) << run.output;
+    EXPECT_EQ(last_line(run.output).at("ranks").at(0).at("live_micro_batches"), slots) << schedule;
+    const std::string row = "live micro-batches";
+    std::istringstream cells(run.output.substr(run.output.find(row) + row.size()));
+    int shown = 0;
+    cells >> shown;
+    EXPECT_EQ(shown, slots) << run.output;
+  }
+}
+
 TEST(PlanCommand, ShowsWhatACutByCostGains) {
   const ProgramRun run = run_program(0, "plan --stages 4 --model d12");
   ASSERT_EQ(run.status, 0) << run.output;

@@ -111,6 +111,9 @@ TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {
   write_file(folder_ / "swapped.bin", swapped.data(), swapped.size());
   write_file(folder_ / "empty.bin", "", 0);
   write_file(folder_ / "short.bin", swapped.data(), 100);
+  const std::string circle =
+      "0F0,0B0,2F0,2B0\n1F0,1B0,3F0,3B0\n";  // both ranks start with what the other delivers later
+  write_file(folder_ / "circle.csv", circle.data(), circle.size());
   const std::vector<Case> cases = {
       {"--train-data " + (folder_ / "none.bin") + sizes, {"none.bin"}},
       {"--train-data " + (folder_ / "empty.bin") + sizes, {"empty.bin"}},
@@ -124,6 +127,13 @@ TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {
       {"--train-data " + data + sizes + " --steps many", {"--steps", "many"}},
       {good + " --layers 3 --heads 1 --hidden 8", {"--init"}},
       {"--train-data " + data + sizes + " --seq-len 64 --max-seq-len 32", {}},
+      {"--train-data " + data + sizes + " --schedule-file " + (folder_ / "circle.csv"),
+       {"ranks wait for each other in a circle", "rank 0 at 0B0 waits for the gradient from rank 1"}},
+      {"--train-data " + data + sizes + " --micro-batches 4 --schedule dualpipe --accumulation-groups 1",
+       {"--accumulation-groups 1", "dualpipe", "2 groups"}},
+      {"--train-data " + data + sizes + " --recompute 9,0", {"--recompute 9,0", "has only"}},
+      {"--train-data " + data + " --layers 2 --heads 2 --hidden 65536 --seq-len 64",
+       {"the 2 ranks of one host need", "TiB", "--micro-batch-size"}},
   };
   for (const Case& bad : cases) {
     const ProgramRun run = run_program(2, bad.arguments);

@@ -98,9 +98,10 @@ TEST(Optimizer, NormIsThatOfAllGradients) {
       for (std::int64_t i = 0; i < tensor.elements && entry.owned; ++i)
         expected += static_cast<double>(values[i]) * static_cast<double>(values[i]);
     }
-    std::vector<double> scratch(static_cast<std::size_t>(owned_atoms(config, layout)));
+    std::vector<double> scratch(static_cast<std::size_t>(owned_atoms(layout)));
+    std::vector<double> host(scratch.size());
     std::vector<double> of_rank(sums.size());  // brought together by adding up, as ranks do it
-    gradient_squared_sums(*device, of_rank, scratch.data(), config, layout, gradients.data());
+    gradient_squared_sums(*device, of_rank, scratch.data(), host.data(), layout, gradients.data());
     for (std::size_t a = 0; a < sums.size(); ++a) sums[a] += of_rank[a];
   }
   EXPECT_NEAR(gradient_norm(sums), std::sqrt(expected), 1e-9);
@@ -132,7 +133,7 @@ TEST(Optimizer, StepIsAdamWWithDecayOnMatricesOnly) {
     constexpr float kClip = 0.5F;
     const AdamWScalars scalars = adamw_scalars(constants, kRate, step, kClip);
     const OptimizerArenas arenas = {values.data(), nullptr, m.data(), v.data(), values.data(), gradients.data()};
-    adamw_step(*device, arenas, config, layout, &scalars, constants, /*keep_moments=*/false);
+    adamw_step(*device, arenas, layout, &scalars, constants, /*keep_moments=*/false);
     for (const ArenaLayout::Entry& entry : layout.entries) {
       const TensorInfo tensor = model_tensors(config)[static_cast<std::size_t>(entry.tensor)];
       for (std::int64_t k = 0; k < tensor.elements; k += 17) {
@@ -167,12 +168,12 @@ TEST(Optimizer, StepAndMomentsApartAreTheStep) {
   constants.weight_decay = 0.1F;
   const AdamWScalars scalars = adamw_scalars(constants, 1e-3, 4, 0.7F);
   const OptimizerArenas apart = {spare.data(), nullptr, m2.data(), v2.data(), values.data(), gradients.data()};
-  adamw_step(*device, apart, config, layout, &scalars, constants, /*keep_moments=*/true);
+  adamw_step(*device, apart, layout, &scalars, constants, /*keep_moments=*/true);
   EXPECT_EQ(values, before);
   EXPECT_EQ(m2, m);
-  adamw_moments_step(*device, apart, config, layout, &scalars, constants);
+  adamw_moments_step(*device, apart, layout, &scalars, constants);
   const OptimizerArenas whole = {values.data(), nullptr, m.data(), v.data(), values.data(), gradients.data()};
-  adamw_step(*device, whole, config, layout, &scalars, constants, /*keep_moments=*/false);
+  adamw_step(*device, whole, layout, &scalars, constants, /*keep_moments=*/false);
   EXPECT_EQ(m2, m);
   EXPECT_EQ(v2, v);
   for (const ArenaLayout::Entry& entry : layout.entries) {
@@ -191,7 +192,7 @@ TEST(ParameterHash, SeesEveryBitAndEveryPlace) {
   initialise_arena(*device, values.data(), config, layout, 1);
   const auto hash = [&] {
     std::vector<std::uint64_t> hashes(static_cast<std::size_t>(atom_count(config)));
-    parameter_hashes(*device, hashes, config, layout, values.data());
+    parameter_hashes(*device, hashes, layout, values.data());
     return combined_hash(hashes);
   };
   const std::string before = hash();

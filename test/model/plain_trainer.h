@@ -50,7 +50,7 @@ class PlainTrainer {
     std::vector<std::uint64_t> hashes(static_cast<std::size_t>(train_gpt::atom_count(chain_.model())));
     for (StageChain::Rank& rank : chain_.ranks()) {
       std::vector<std::uint64_t> of_rank(hashes.size());
-      train_gpt::parameter_hashes(device_, of_rank, chain_.model(), rank.layout, rank.values.data());
+      train_gpt::parameter_hashes(device_, of_rank, rank.layout, rank.values.data());
       for (std::size_t a = 0; a < hashes.size(); ++a) hashes[a] += of_rank[a];
     }
     return train_gpt::combined_hash(hashes);
@@ -76,10 +76,10 @@ class PlainTrainer {
 
   double norm() {
     std::vector<double> sums(static_cast<std::size_t>(train_gpt::atom_count(chain_.model())));
-    std::vector<double> scratch(sums.size());
+    std::vector<double> scratch(sums.size()), host(sums.size());
     for (StageChain::Rank& rank : chain_.ranks()) {
       std::vector<double> of_rank(sums.size());
-      train_gpt::gradient_squared_sums(device_, of_rank, scratch.data(), chain_.model(), rank.layout,
+      train_gpt::gradient_squared_sums(device_, of_rank, scratch.data(), host.data(), rank.layout,
                                        rank.gradients.data());
       for (std::size_t a = 0; a < sums.size(); ++a) sums[a] += of_rank[a];
     }
@@ -97,7 +97,7 @@ class PlainTrainer {
                                                  .v = moments_[r].v.data(),
                                                  .values = rank.values.data(),
                                                  .gradients = rank.gradients.data()};
-      train_gpt::adamw_step(device_, arenas, chain_.model(), rank.layout, &scalars, options_.adamw, false);
+      train_gpt::adamw_step(device_, arenas, rank.layout, &scalars, options_.adamw, false);
     }
   }
 

@@ -19,7 +19,10 @@ ChoiceRequest request_for(const std::string& schedule, int p, int m, const Model
   request.base.batch = {.rows = 2, .seq_len = 128, .micro_batches = m};
   request.ranks = p;
   request.costs = estimated_cost_model(model, 128, p);
-  if (!schedule.empty()) request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = m});
+  if (!schedule.empty()) {
+    request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = m});
+    if (request.schedule->placement.kind == Placement::Kind::bidirectional) request.base.batch.groups = 2;
+  }
   return request;
 }
 
@@ -98,6 +101,25 @@ TEST(Choose, RecomputesAsFewUnitsAsFitTheLimit) {
   }
   request.recompute = ChoiceRequest::Recompute::none;
   EXPECT_FALSE(choose(request).fits);
+}
+
+TEST(Choose, GivesStagesTheUnitsThatARecomputeListNames) {
+  ChoiceRequest request = request_for("1f1b", 4, 8);  // 6 layers; the head weighs more than a quarter
+  const Partition free = choose(request).plan.request.partition;
+  EXPECT_EQ(free.back(), 1);
+  request.recompute = ChoiceRequest::Recompute::list;
+  request.recompute_counts = {0, 1, 0, 2};
+  const PlanRequest plan = choose(request).plan.request;
+  EXPECT_EQ(plan.partition.back(), 3);
+  const std::vector<UnitRange> ranges = unit_ranges(plan.schedule.placement, plan.partition);
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    EXPECT_EQ(std::count(plan.recompute.begin() + ranges[s].first, plan.recompute.begin() + ranges[s].last, true),
+              request.recompute_counts[s]);
+  }
+  request.recompute_counts = {9, 0, 0, 9};
+  EXPECT_REFUSED(choose(request), "--recompute 9,0,0,9", "has only");
+  request.recompute_counts = {1, 1};
+  EXPECT_REFUSED(choose(request), "--recompute 1,1", "4 numbers");
 }
 
 TEST(Choose, SaysWhenNothingFits) {

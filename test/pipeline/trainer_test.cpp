@@ -1,6 +1,5 @@
 // The bitwise contract: schedule, ranks, chunks, partition, threads and head form do not change a bit.
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <cmath>
 #include <utility>
@@ -131,18 +130,6 @@ TEST(Trainer, NoticesCopiesThatDrift) {
   expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 3, "wte");
   expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 2, "h1.ln1w");
   expect_notice({.schedule = "1f1b", .ranks = 4}, 3, "wte");
-}
-
-// What malloc has given out does not grow from one step to the next, up to the blocks of a queue or two.
-TEST(Trainer, AllocatesNothingAfterTheFirstSteps) {
-  std::vector<std::size_t> in_use;
-  train({.schedule = "zb-h1", .micro_batches = 6, .steps = 20}, {}, [&](std::int64_t) {
-    const auto info = mallinfo2();
-    in_use.push_back(info.uordblks + info.hblkhd);
-  });
-  ASSERT_EQ(in_use.size(), 20U);
-  constexpr std::size_t kQueues = 4096;
-  for (std::size_t i = 3; i < in_use.size(); ++i) EXPECT_LE(in_use[i], in_use[2] + kQueues) << "step " << i;
 }
 
 }  // namespace
