@@ -160,4 +160,13 @@ Plan smallest_plan(const Options& options, const ModelConfig& model, int p, cons
   return make_plan(request);
 }
 
+std::string model_line(const ModelConfig& model, const BatchShape& batch) {
+  return "model: " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) + " heads, hidden " +
+         std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +
+         (model.tied ? ", tied" : ", untied") + ": " + std::to_string(parameter_count(model)) +
+         " parameters; step: " + std::to_string(batch.replicas) + " x " + std::to_string(batch.micro_batches) +
+         " micro-batches of " + std::to_string(batch.rows) + " rows of " + std::to_string(batch.seq_len) + " = " +
+         std::to_string(batch.step_tokens()) + " tokens";
+}
+
 }  // namespace train_gpt

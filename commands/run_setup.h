@@ -39,4 +39,7 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
 // needs less in all, and units can be measured within it.
 Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device);
 
+// One line for people: sizes of the model and of a step.
+std::string model_line(const ModelConfig& model, const BatchShape& batch);
+
 }  // namespace train_gpt

@@ -6,28 +6,11 @@
 #include <limits>
 #include <stdexcept>
 
-#include "pipeline/sampling.h"
-
 namespace train_gpt {
 namespace {
 
 double steady_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// From whom a reduction brings what.
-const char* gradients_from(LoweredAction::Kind kind) {
-  switch (kind) {
-    case LoweredAction::Kind::reduce_copies:
-      return "the gradients of the mirrored rank";
-    case LoweredAction::Kind::reduce_replicas:
-      return "the gradients of the other replicas";
-    case LoweredAction::Kind::reduce_tied:
-      return "the tied embedding's gradient of its other end";
-    case LoweredAction::Kind::update:
-      break;
-  }
-  throw std::logic_error("an update waits for nobody");
 }
 
 }  // namespace
@@ -272,128 +255,6 @@ void Trainer::update_ahead(std::int64_t step) {
 // The scalars are still those of update_ahead.
 void Trainer::commit_moments() {
   adamw_moments_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw);
-}
-
-// ---- without training -----------------------------------------------------------------------------------------------
-
-double Trainer::validate(const Batch& batch) {
-  const BatchShape& shape = plan_.request.batch;
-  load_tokens(batch);
-  executor_.validate();
-  std::vector<double> losses(static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches),
-                             0.0);
-  micro_batch_losses(losses, plan_.validation.actions(groups_.rank()));
-  groups_.world->merge_host(losses);
-  return mean_loss(losses);
-}
-
-void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
-                       const std::function<void(std::int32_t)>& take) {
-  const BatchShape& shape = plan_.request.batch;
-  for (std::int64_t k = 0; k < count; ++k) {
-    const auto length = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), shape.seq_len);
-    if (memory_.plan().tokens.contains(0)) {  // ids behind the last one do not matter: attention is causal
-      std::fill(host_tokens_.begin(), host_tokens_.end(), 0);
-      std::copy(ids.end() - length, ids.end(), host_tokens_.begin());
-      device_.to_device(memory_.tokens(0), host_tokens_.data(),
-                        shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
-    }
-    executor_.next_logits(length - 1);
-    std::vector<double> drawn(1, 0.0);  // by one rank; a sum with zeros elsewhere tells the others
-    if (draws_tokens()) drawn[0] = sample_token(next_logits(), temperature, uniform_number(seed, k));
-    groups_.world->merge_host(drawn);
-    ids.push_back(static_cast<std::int32_t>(drawn[0]));
-    take(ids.back());
-  }
-}
-
-// The rank of replica 0 that holds the first copy's head.
-bool Trainer::draws_tokens() const {
-  const std::vector<Placement::VirtualStage>& stages = plan_.request.schedule.placement.stages;
-  const auto head = std::find_if(stages.begin(), stages.end(),
-                                 [](const Placement::VirtualStage& s) { return s.copy == 0 && s.next < 0; });
-  return groups_.replica() == 0 && groups_.rank() == head->rank;
-}
-
-// The logits of the vocabulary proper, as fp32.
-std::vector<float> Trainer::next_logits() {
-  const ModelConfig& model = plan_.request.model;
-  std::vector<float> logits(static_cast<std::size_t>(model.padded_vocab()));
-  const Precision precision = plan_.request.precision;
-  std::vector<std::uint16_t> bits(precision == Precision::bf16 ? logits.size() : 0);
-  void* destination = bits.empty() ? static_cast<void*>(logits.data()) : bits.data();
-  device_.to_host(destination, memory_.next_logits(), model.padded_vocab() * element_size(precision));
-  std::transform(bits.begin(), bits.end(), logits.begin(), from_bf16);
-  logits.resize(static_cast<std::size_t>(model.vocab));
-  return logits;
-}
-
-// ---- reductions -----------------------------------------------------------------------------------------------------
-
-// Issues the reductions that may start once `done` actions of the list are done.
-void Trainer::issue_due(std::size_t done) {
-  while (issued_ < lowered_.size() && lowered_[issued_].after <= done &&
-         lowered_[issued_].kind != LoweredAction::Kind::update) {
-    finish_reduction();  // each works on the result of the one before
-    LoweredMarks& marks = lowered_marks_[issued_];
-    marks.issued = marks.begin = device_.mark();
-    issue(lowered_[issued_++]);
-    marks.end = device_.mark();  // unless it goes on behind other actions
-  }
-}
-
-void Trainer::issue(const LoweredAction& action) {
-  const ArenaLayout& layout = memory_.plan().layout;
-  float* gradients = memory_.gradients();
-  switch (action.kind) {
-    case LoweredAction::Kind::reduce_copies:
-      reducing_ = groups_.copies.get();
-      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
-      break;
-    case LoweredAction::Kind::reduce_replicas:
-      reducing_ = groups_.replicas.get();
-      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
-      break;
-    case LoweredAction::Kind::reduce_tied:
-      if (groups_.tied != nullptr) {
-        const int wte = tensor_index(plan_.request.model, TensorKind::wte);
-        reducing_ = groups_.tied.get();
-        reduction_ = reducing_->all_reduce(gradients + layout.offset_of(wte),
-                                           plan_.request.model.padded_vocab() * plan_.request.model.hidden);
-      } else {
-        sum_tied_gradients(device_, plan_.request.model, layout, gradients);
-      }
-      break;
-    case LoweredAction::Kind::update:
-      break;
-  }
-}
-
-void Trainer::finish_reduction() {
-  if (reducing_ == nullptr) return;
-  LoweredMarks& marks = lowered_marks_[issued_ - 1];
-  marks.begin = device_.mark();
-  waits_for_ = gradients_from(lowered_[issued_ - 1].kind);
-  reducing_->await(reduction_);
-  waits_for_.clear();
-  marks.end = device_.mark();
-  reducing_ = nullptr;
-}
-
-// From here on the host reads what the device computed, and waits for it by the device's means, which cannot tell a
-// peer that is lost from work that takes long. So the sums must be here.
-void Trainer::finish_reductions() {
-  finish_reduction();
-  const std::pair<Communicator*, LoweredAction::Kind> sums[] = {
-      {groups_.copies.get(), LoweredAction::Kind::reduce_copies},
-      {groups_.replicas.get(), LoweredAction::Kind::reduce_replicas},
-      {groups_.tied.get(), LoweredAction::Kind::reduce_tied}};
-  for (const auto& [group, kind] : sums) {
-    if (group == nullptr) continue;
-    waits_for_ = gradients_from(kind);
-    group->catch_up();
-  }
-  waits_for_.clear();
 }
 
 // ---- costs ----------------------------------------------------------------------------------------------------------
