@@ -132,7 +132,8 @@ check: test check-emulator
 	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --optimistic --synchronous-sends' \
 	  '$(MPIRUN) -n 8 $(BUILD)/test_mpi --synchronous-sends' 'UCX_TLS=posix,self $(MPIRUN) -n 8 $(BUILD)/test_mpi' \
 	  'UCX_TLS=tcp,self $(MPIRUN) -n 8 $(BUILD)/test_mpi' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
-	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed'
+	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
+	  $(if $(CUDA_NVCC),'test/scripts/find_cuda_test.sh $(BUILD)/cuda.mk')
 
 # CUDA without a GPU: the host emulator and its own tests.
 include test/emulator/emulator.mk

@@ -16,14 +16,17 @@ finish() {  # finish MESSAGE: says it; the make file holds what was written so f
 : >"$out"
 [ "${CUDA:-}" = 0 ] && finish "CUDA: left out (CUDA=0)"
 
+site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null)
 nvcc=
-for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc 2>/dev/null)" /usr/local/cuda/bin/nvcc /usr/local/cuda-*/bin/nvcc; do
-  [ -x "$candidate" ] && nvcc=$candidate && break
-done
-if [ -z "$nvcc" ]; then
-  [ -n "${CUDA_HOME:-}" ] && { echo "error: CUDA_HOME=$CUDA_HOME has no bin/nvcc" >&2; exit 1; }
-  finish "CUDA: no nvcc (CUDA_HOME=DIR names an installation elsewhere): the product is built for the CPU"
+if [ -n "${CUDA_HOME:-}" ]; then
+  nvcc=$CUDA_HOME/bin/nvcc
+  [ -x "$nvcc" ] || { echo "error: CUDA_HOME=$CUDA_HOME has no bin/nvcc" >&2; exit 1; }
+else
+  for candidate in "$(command -v nvcc 2>/dev/null)" /usr/local/cuda/bin/nvcc /usr/local/cuda-*/bin/nvcc "$site"/nvidia/*/bin/nvcc; do
+    [ -x "$candidate" ] && nvcc=$candidate && break
+  done
 fi
+[ -n "$nvcc" ] || finish "CUDA: no nvcc (CUDA_HOME=DIR names an installation elsewhere): the product is built for the CPU"
 root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 
 links() {  # links PROGRAM FLAGS..
@@ -34,7 +37,7 @@ links() {  # links PROGRAM FLAGS..
 
 # Pairs "include folder:library folder" that may hold a library of NVIDIA's: those of a prefix, or all.
 places() {
-  local prefix=$1 site
+  local prefix=$1
   if [ -n "$prefix" ]; then
     for l in lib64 lib lib/x86_64-linux-gnu; do echo "$prefix/include:$prefix/$l"; done
     return
@@ -45,7 +48,6 @@ places() {
     done
   done
   echo "/usr/include:/usr/lib/x86_64-linux-gnu"
-  site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null)
   for p in "$site"/nvidia/*/; do
     [ -d "$p/include" ] && [ -d "$p/lib" ] && echo "${p}include:${p}lib"
   done
