@@ -62,7 +62,7 @@ class Trainer {
   void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
 
   // Opens channels and collectives, then rehearses every kind of action once, so that nothing has to be set up while
-  // messages wait; collective, before the first step, validation or measurement.
+  // messages wait; collective, after the parameters are there and before the first step, validation or measurement.
   void open();
 
   void initialise(std::uint64_t seed);

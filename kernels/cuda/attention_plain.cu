@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kRows = 8;  // rows of a block, one per warp
 constexpr int kThreads = kRows * kWarp;
+constexpr int kBlocks = 2;    // of a multiprocessor, at heads of 256; aiming at more spills registers on some cards
 constexpr int kTile = kWarp;  // rows of a tile, one per lane
 constexpr int kMaxPerLane = static_cast<int>(kMaxHeadSize) / kWarp;
 
@@ -81,7 +82,6 @@ __device__ void load_row(float* row, const Float* head, std::int64_t stride, std
 
 __device__ float dot(const float* a, const float* b, int n) {
   float sum = 0;
-#pragma unroll 2  // by 4 registers spill where the compiler aims at 48 of them (8.x to 12.x differ)
   for (int d = 0; d < n; ++d) sum = fmaf(a[d], b[d], sum);
   return sum;
 }
@@ -136,7 +136,7 @@ __device__ Shared shared_memory(float* memory, const Shape& shape) {
 }
 
 template <typename Float>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     plain_forward_kernel(Float* out, float* lse, const Float* qkv, Shape shape) {
   extern __shared__ float memory[];
   const Shared shared = shared_memory(memory, shape);
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Float>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     plain_backward_query_kernel(Float* dqkv, const Float* dout, const Float* qkv, const float* lse, const float* delta,
                                 Shape shape) {
   extern __shared__ float memory[];
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Float>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     plain_backward_key_kernel(Float* dqkv, const Float* dout, const Float* qkv, const float* lse, const float* delta,
                               Shape shape) {
   extern __shared__ float memory[];

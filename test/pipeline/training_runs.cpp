@@ -68,13 +68,13 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
 
   Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
   Trainer trainer(device, groups, plan, optimizer);
-  trainer.open();
   if (run.resume_from.empty()) {
     trainer.initialise(7);
   } else {
     trainer.load(ModelFile(run.resume_from + "/model.bin"));
     trainer.load_moments(OptimizerFile(run.resume_from + "/optimizer.bin"));
   }
+  trainer.open();
   auto random = std::mt19937_64(static_cast<std::uint64_t>(world.rank()) + 1);
   if (delays.action > 0) {
     trainer.executor().set_extra_work([&](std::size_t) {

@@ -2,6 +2,7 @@
 // odd sizes; and every documented limit refused by name.
 #include <functional>
 
+#include "test/emulator/settings.h"
 #include "test/emulator/stream.h"
 #include "test/emulator/tests/cublas_case.h"
 
@@ -329,6 +330,14 @@ TEST(CublasLtRefuses, ProblemsByName) {
     EXPECT_EQ(product.run(), broken.status) << broken.name;  // without the heuristic's word as well
     EXPECT_NE(last_refusal().find(broken.says), std::string::npos) << broken.name << ": " << last_refusal();
   }
+}
+
+TEST(CublasLtRefuses, EpiloguesWhenAskedTo) {
+  settings().cublaslt_epilogues = false;
+  EXPECT_EQ(Product(with(CUBLASLT_EPILOGUE_GELU_BIAS)).heuristic(), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_NE(last_refusal().find("EMULATOR_EPILOGUES"), std::string::npos) << last_refusal();
+  EXPECT_EQ(Product(with(CUBLASLT_EPILOGUE_BIAS)).heuristic(), CUBLAS_STATUS_SUCCESS);
+  settings().cublaslt_epilogues = true;
 }
 
 TEST(CublasLtRefuses, CallsByName) {
