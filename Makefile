@@ -1,4 +1,4 @@
-# train_gpt: make, make demo, make test, make check, make bench, make lint, make format, make deps
+# train_gpt: make, make demo, make test, make check, make bench, make lint, make format, make deps, make gpu-bundle
 #
 #   CUDA=0            leave the GPU out even where nvcc is found     CUDA_ARCHS="80 90"   architectures to compile for
 #   MPI_HOME=DIR      MPI that is not in the default paths           NCCL_HOME=DIR        likewise NCCL
@@ -47,7 +47,7 @@ objects = $(patsubst %.cpp,$(BUILD)/%.o,$(call sources,$(1)))
 LIBRARY_OBJECTS := $(foreach f,$(FOLDERS),$(call objects,$(f)))
 LIBRARY := $(BUILD)/libtrain_gpt.a
 
-.PHONY: all demo test check bench lint format deps clean help
+.PHONY: all demo test check bench lint format deps gpu-bundle clean help
 all: train_gpt
 
 $(BUILD)/%.o: %.cpp $(BUILD)/config.mk
@@ -142,6 +142,7 @@ ifneq ($(EMULATOR_CUDA_INCLUDE),)
 include test/cuda/cuda_tests.mk
 include test/cuda/trainer_tests.mk
 endif
+include test/cuda/gpu_tests.mk
 
 demo: train_gpt
 	@scripts/demo.sh ./train_gpt
@@ -153,6 +154,10 @@ LINTED = $(wildcard $(FOLDERS:%=%/*.cpp))
 lint: $(BUILD)/config.mk
 	@git ls-files '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
 	@echo $(LINTED) | tr ' ' '\n' | xargs -P $$(nproc) -n 4 clang-tidy --quiet -- -x c++ $(filter-out -Werror -Wno-restrict,$(CXXFLAGS_ALL))
+
+# What a machine with a GPU and no network needs of `make deps`, for scripts/gpu_check.sh.
+gpu-bundle: $(BUILD)/config.mk
+	@scripts/make_gpu_bundle.sh .gpu-bundle/bundle.tar.gz
 
 # What scripts/gpu_check.sh trains on.
 $(BUILD)/golden_files: $(BUILD)/test/cuda/golden_files.o

@@ -50,6 +50,8 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   if (const int workspace = find(memory::workspace); workspace >= 0) {
     device_.use_workspace(line(workspace), plan_.memory[static_cast<std::size_t>(workspace)].bytes);
   }
+  zero_line(parameters_);  // actions are rehearsed before parameters are known
+  zero_line(low_);
   zero_line(first_);
   zero_line(second_);
   zero_gradients();

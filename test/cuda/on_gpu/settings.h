@@ -1,0 +1,21 @@
+// In place of the emulator's settings.h where the tests of this folder run on a real GPU: its orders of threads and
+// streams are its own, so what asks for several orders repeats, and its cuBLASLt has the epilogues that it has.
+#pragma once
+
+namespace emulator {
+
+enum class ThreadOrder { forward, reverse, random };
+enum class StreamOrder { issue, latest, random };
+
+struct Settings {
+  ThreadOrder thread_order = ThreadOrder::forward;
+  StreamOrder stream_order = StreamOrder::issue;
+  bool cublaslt_epilogues = true;
+};
+
+inline Settings& settings() {
+  static Settings current;
+  return current;
+}
+
+}  // namespace emulator
