@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -321,10 +321,11 @@ void Executor::run_alone(const Action& action, float dloss) {
 void Executor::rehearse() {
   const auto rehearse_list = [this](Mode mode, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
     const std::vector<Action>& list = schedule.actions(rank_plan_.rank);
-    std::set<std::pair<int, Op>> done;
+    std::map<int, int> rehearsed;  // stage -> its first micro-batch in the list, whose actions read what its F wrote
     mode_ = mode;
     for (std::size_t i = 0; i < list.size(); ++i) {
-      if (done.emplace(list[i].stage, list[i].op).second) work(list[i], plans[i]);
+      const int micro_batch = rehearsed.emplace(list[i].stage, list[i].micro_batch).first->second;
+      if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
     }
   };
   if (plan_.request.training) {
