@@ -137,7 +137,11 @@ check: test check-emulator
 
 # CUDA without a GPU: the host emulator and its own tests.
 include test/emulator/emulator.mk
+test: $(EMULATOR_TEST_NEEDS)
+TEST_COMMANDS += $(EMULATOR_TEST_COMMANDS)
+ifeq ($(EMULATOR_CUDA_INCLUDE),)
 test: test-emulator
+endif
 ifneq ($(EMULATOR_CUDA_INCLUDE),)
 include test/cuda/cuda_tests.mk
 include test/cuda/trainer_tests.mk

@@ -28,10 +28,11 @@ Launch launch_from_environment() {
   constexpr Launcher kLaunchers[] = {{"PMI_RANK", "PMI_SIZE"},
                                      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                      {"PMIX_RANK", "PMIX_SIZE"},
-                                     {"SLURM_PROCID", "SLURM_NTASKS"}};
+                                     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
   for (const Launcher& launcher : kLaunchers) {
-    const std::optional<int> rank = number_in(launcher.rank);
-    if (rank) return {*rank, number_in(launcher.ranks).value_or(1)};
+    // Both: a batch script that Slurm runs is told a rank without being one of several.
+    const std::optional<int> rank = number_in(launcher.rank), ranks = number_in(launcher.ranks);
+    if (rank && ranks) return {*rank, *ranks};
   }
   return {};
 }

@@ -299,8 +299,9 @@ class MpiCommunicator final : public Communicator {
   std::int64_t collectives_ = 0;
 };
 
+// SLURM_NTASKS would be wrong: sbatch and salloc set it for what runs in their allocation without srun, too.
 int launched_ranks() {
-  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"}) {
+  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
   return 1;
@@ -326,7 +327,7 @@ MpiSession::MpiSession() {
         "the launcher started " + std::to_string(launched) +
         " processes, but each of them is rank 0 of 1: mpirun and the MPI library of this program "
         "come from different MPIs. Use the mpirun that belongs to " +
-        library_version());
+        library_version() + "; under Slurm: srun --mpi=pmi2, or another that srun --mpi=list names");
   }
 }
 

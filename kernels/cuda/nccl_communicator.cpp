@@ -14,6 +14,7 @@
 #include "kernels/cuda/host_wait.h"
 #include "kernels/cuda/nccl_collectives.h"
 #include "kernels/cuda/nccl_link.h"
+#include "kernels/cuda/setup_deadline.h"
 #include "kernels/forwarding_communicator.h"
 
 namespace train_gpt {
@@ -203,6 +204,7 @@ void NcclCommunicator::open_channels(std::span<const ChannelEnds> channels) {
 void NcclCommunicator::open_channel(std::size_t index, const ChannelEnds& ends, const ncclUniqueId& id) {
   const std::string name = "channel " + std::to_string(index) + " (rank " + std::to_string(ends.source) + " to rank " +
                            std::to_string(ends.destination) + ")";
+  const SetupDeadline deadline("rank " + std::to_string(rank()) + ": connecting " + name);
   const int place = ends.source == rank() ? 0 : 1;
   channels_[index] = std::make_unique<NcclLink>(id, place, 2, kChannelCtas, compute_, name);
   NcclLink& link = *channels_[index];
@@ -222,6 +224,7 @@ void NcclCommunicator::open_collectives(std::int64_t /*most_elements*/) {
   if (rank() == 0) check(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
   inner().broadcast_host(&id, sizeof id, 0);
   const std::string name = "the collectives of " + std::to_string(size()) + " ranks";
+  const SetupDeadline deadline("rank " + std::to_string(rank()) + ": connecting " + name);
   collective_link_ = std::make_unique<NcclLink>(id, rank(), size(), kCollectiveCtas, compute_, name);
   collectives_ = std::make_unique<NcclCollectives>(*collective_link_, rank(), size());
   collectives_->connect();

@@ -15,6 +15,13 @@ $(BUILD)/trainer_sweep-$(1): $$(call emulator_needs,$(1),$$(TRAINER_SWEEP),nccl)
 endef
 $(foreach b,$(EMULATOR_BUILDS),$(eval $(call trainer_sweep_program,$(b))))
 
+# With one source replaced, for mutate_calls.sh.
+ifneq ($(MUTATED),)
+MUTATED_SWEEP := $(filter-out $(MUTATED),$(TRAINER_SWEEP)) $(BUILD)/mutated/$(MUTATED)
+$(BUILD)/trainer_sweep-mutated: $(call emulator_needs,plain,$(MUTATED_SWEEP),nccl) $(TRAINER_SWEEP_LIBRARY)
+	@$(call emulator_link,plain,$(MUTATED_SWEEP),nccl) $(TRAINER_SWEEP_LIBRARY) $(LDLIBS_ALL)
+endif
+
 # The program itself on emulated GPUs, and the tests that run it: build/train_gpt-emulated, build/test_gpu_program.
 EMULATED_PROGRAM := commands/session.cpp $(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp)
 $(BUILD)/emulator/plain/commands/session.o: EMULATOR_USER_FLAGS += -DTRAIN_GPT_CUDA
@@ -26,7 +33,7 @@ $(BUILD)/test_gpu_program: $(GPU_PROGRAM_TESTS) $(BUILD)/test/commands/program.o
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ -lgtest -lgtest_main $(LDLIBS_ALL)
 
-trainer_sweep = EMULATOR_DEVICES=4 timeout 600 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-$(1)
+trainer_sweep = EMULATOR_DEVICES=4 timeout 1500 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-$(1)
 # Without what takes long: a peer that only stops moving is noticed after 8 s.
 gpu_program_quickly = $(BUILD)/test_gpu_program --gtest_filter=-*Stopped*:*Killed*:*Optimistic*
 TEST_COMMANDS += '$(call trainer_sweep,plain)' '$(gpu_program_quickly)'
@@ -36,11 +43,16 @@ test: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
 test-cuda-trainer: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
 	@scripts/run_tests.sh '$(call trainer_sweep,plain)' '$(gpu_program_quickly)'
 
-# In the order that shows a missing wait always, and in random ones; then every event wait between streams left out once.
+# In the order that shows a missing wait always, and in random ones, with the sanitizers and the race detector; then every event
+# wait between streams left out once, and every call that orders messages and the compute stream.
 TRAINER_MUTATED = env EMULATOR_STREAMS=latest EMULATOR_DEVICES=4 timeout 100 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-plain
-check-cuda-trainer: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
+TRAINER_MUTATED_CALLS := kernels/cuda/nccl_communicator.cpp kernels/cuda/staged_communicator.cpp pipeline/executor.cpp pipeline/trainer_reductions.cpp
+check-cuda-trainer: $(EMULATOR_BUILDS:%=$(BUILD)/trainer_sweep-%) $(BUILD)/test_gpu_program $(BUILD)/rooflines-plain
+	@$(BUILD)/rooflines-plain --small > /dev/null
 	@scripts/run_tests.sh $(BUILD)/test_gpu_program 'EMULATOR_STREAMS=latest $(call trainer_sweep,plain) --full' \
-	  'EMULATOR_STREAMS=random EMULATOR_SEED=1 $(call trainer_sweep,plain)' 'EMULATOR_STREAMS=random EMULATOR_SEED=2 $(call trainer_sweep,plain)'
+	  'EMULATOR_STREAMS=random EMULATOR_SEED=1 $(call trainer_sweep,plain)' 'EMULATOR_STREAMS=random EMULATOR_SEED=2 $(call trainer_sweep,plain)' \
+	  $(foreach b,$(filter asan race,$(EMULATOR_BUILDS)),'$(call trainer_sweep,$(b))')
 	@test/emulator/mutate.sh --only 'cudaStreamWaitEvent kernels/cuda/' \
 	  -- $(TRAINER_MUTATED) --only 'zb-v p=2 d=1 fp32' -- $(TRAINER_MUTATED) --only '1f1b p=2 d=1 bf16 staged'
+	@test/cuda/mutate_calls.sh $(BUILD) $(MPIRUN) $(TRAINER_MUTATED_CALLS)
 check: check-cuda-trainer

@@ -34,9 +34,13 @@ emulator_binaries = $(foreach b,$(1),$(foreach p,good_test fault_test $(EMULATOR
 EMULATOR_RUN_ORDERS := $(EMULATOR_TEST_DIR)/run_orders.sh
 
 .PHONY: test-emulator check-emulator
-test-emulator: $(call emulator_binaries,$(EMULATOR_FAST_BUILDS)) $(EMULATOR_NVCC_OBJECTS)
-	@$(EMULATOR_RUN_ORDERS) --seeds 1 $(foreach b,$(EMULATOR_FAST_BUILDS),$(foreach p,good_test $(EMULATOR_PROGRAMS),$(EMULATOR_BIN)/$(p)-$(b)))
-	@set -e; for b in $(EMULATOR_FAST_BUILDS); do $(EMULATOR_BIN)/fault_test-$$b; done
+# The fast test, for a project that runs it among its own: what must be built, and commands that succeed and say how many
+# cases passed.
+EMULATOR_TEST_NEEDS := $(call emulator_binaries,$(EMULATOR_FAST_BUILDS)) $(EMULATOR_NVCC_OBJECTS)
+EMULATOR_TEST_COMMANDS := $(EMULATOR_FAST_BUILDS:%=$(EMULATOR_BIN)/fault_test-%) '$(EMULATOR_RUN_ORDERS) --seeds 1 \
+  $(foreach b,$(EMULATOR_FAST_BUILDS),$(foreach p,good_test $(EMULATOR_PROGRAMS),$(EMULATOR_BIN)/$(p)-$(b)))'
+test-emulator: $(EMULATOR_TEST_NEEDS)
+	@set -e; for command in $(EMULATOR_TEST_COMMANDS); do sh -c "$$command"; done
 
 # Everything: all builds, more seeds, a mutation of every barrier, wait and event in the programs, the speed.
 check-emulator: $(call emulator_binaries,$(EMULATOR_BUILDS)) $(EMULATOR_NVCC_OBJECTS) $(EMULATOR_BIN)/speed-plain

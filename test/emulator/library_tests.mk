@@ -21,6 +21,8 @@ $(EMULATOR_LIBRARY_BIN)/nccl_test: $(EMULATOR_DIR)/tests/nccl_test.cpp
 	@mkdir -p $(@D)
 	@$(EMULATOR_CXX) -std=c++20 -O1 -Wall -Wextra -Wshadow -Werror $< -o $@ -lgtest -lgtest_main
 
+EMULATOR_TEST_NEEDS += $(EMULATOR_LIBRARY_BIN)/cublas_test-plain
+EMULATOR_TEST_COMMANDS += $(EMULATOR_LIBRARY_BIN)/cublas_test-plain
 .PHONY: test-emulator test-emulator-libraries check-emulator-libraries
 test-emulator: test-emulator-libraries
 test-emulator-libraries: $(EMULATOR_LIBRARY_BIN)/cublas_test-plain
@@ -36,6 +38,8 @@ ifneq ($(MPI_LIBS),)
 test-emulator-libraries: test-emulator-nccl
 check-emulator-libraries: check-emulator-nccl
 .PHONY: test-emulator-nccl check-emulator-nccl
+EMULATOR_TEST_NEEDS += $(EMULATOR_LIBRARY_BIN)/nccl_test $(EMULATOR_LIBRARY_BIN)/nccl_cases-plain
+EMULATOR_TEST_COMMANDS += 'NCCL_CASES=$(EMULATOR_LIBRARY_BIN)/nccl_cases-plain $(EMULATOR_LIBRARY_BIN)/nccl_test'
 test-emulator-nccl: $(EMULATOR_LIBRARY_BIN)/nccl_test $(EMULATOR_LIBRARY_BIN)/nccl_cases-plain
 	@NCCL_CASES=$(EMULATOR_LIBRARY_BIN)/nccl_cases-plain $< --gtest_brief=1
 check-emulator-nccl: $(EMULATOR_LIBRARY_BIN)/nccl_test $(EMULATOR_LIBRARY_BIN)/nccl_cases-asan $(EMULATOR_LIBRARY_BIN)/nccl_cases-race

@@ -148,6 +148,17 @@ TEST_F(GpuProgramFault, AStoppedRankIsNamedByThoseWhoWaitForItInsideNccl) {
   }
 }
 
+TEST_F(GpuProgramFault, ARankStoppedWhileConnectingEndsTheJob) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ProgramRun stopped = run(2, "--steps 1", "EMULATOR_DEVICES=2 EMULATOR_NCCL_FAULT=stop:1:ncclRecv:1");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_NE(stopped.status, 0);
+  EXPECT_LT(seconds.count(), 100);
+  EXPECT_NE(stopped.output.find("error: rank 0: connecting channel 0 (rank 0 to rank 1): no answer for 60 s"),
+            std::string::npos)
+      << stopped.output;
+}
+
 TEST_F(GpuProgramFault, ALostPeerEndsAllRanksWithNcclsMessage) {
   for (const std::string call : {"ncclRecv:60", "ncclAllReduce:4"}) {
     const ProgramRun broken = with_fault("break:1:" + call, 2);

@@ -130,5 +130,6 @@ int main(int count, char** arguments) {
   }
   std::printf("planted faults: %d checked in %zu orders, %d not noticed as they must be\n", checked, orders.size(),
               failures);
+  std::printf("%d passed, %d failed\n", checked - failures, failures);
   return failures == 0 && checked > 0 ? 0 : 1;
 }
