@@ -41,8 +41,18 @@ record() {
 train() {
   local ranks=$1 folder=$2
   shift 2
-  [ "$(left)" -gt 5 ] || { echo "no time left" >"$folder.err"; return 1; }
+  [ "$(left)" -gt 5 ] || { echo "$limit s are over" >"$folder.err"; return 1; }
   timeout "$(left)" "$mpirun" -n "$ranks" $build/train_gpt --device "$device" --output "$folder" "$@" >"$folder.out" 2>"$folder.err"
+  local status=$?
+  [ $status -ne 124 ] || echo "$limit s are over" >>"$folder.err"
+  return $status
+}
+# not_done NAME FOLDER: what did not fit is left out, everything else has failed
+not_done() {
+  case "$(why "$2")" in
+    *memory* | *"are over") echo "$1: left out: $(why "$2")" ;;
+    *) record "$1" false "\"error\":\"$(why "$2")\"" "$(why "$2")" ;;
+  esac
 }
 # field LOG EVENT NAME: one value per line
 field() { grep "\"event\":\"$2\"" "$1/log.jsonl" | sed -E "s/.*\"$3\":\"?([^,}\"]*).*/\1/"; }
@@ -108,7 +118,7 @@ for case in "1 gpipe" "2 1f1b" "4 zb-v" "4 zb-h1"; do
   read -r ranks schedule <<<"$case"
   name="golden $schedule, $ranks rank(s)" folder=$work/golden-$schedule-$ranks
   if ! train "$ranks" "$folder" --schedule "$schedule" "${golden[@]}"; then
-    record "$name" false "\"error\":\"$(why "$folder")\"" "$(why "$folder")"
+    not_done "$name" "$folder"
     continue
   fi
   worst=$(paste <(field "$folder" step loss) <(head -n 20 "$work/losses") |
@@ -129,13 +139,7 @@ for model in $models; do
   if [ "$(left)" -lt 30 ]; then echo "speed $model: left out, less than 30 s of $limit are left"; continue; fi
   train 1 "$folder" --schedule gpipe --model "$model" --train-data "$work/speed_tokens.bin" --vocab 50257 --seq-len "$length" \
     --micro-batch-size "$rows" --micro-batches 1 --steps "$steps" --precision "$precision" ||
-    {
-      case "$(why "$folder")" in
-        *memory*) echo "speed $model: left out: $(why "$folder")" ;;
-        *) record "speed $model" false "\"error\":\"$(why "$folder")\"" "$(why "$folder")" ;;
-      esac
-      continue
-    }
+    { not_done "speed $model" "$folder"; continue; }
   median() { field "$folder" step "$1" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
   tokens=$(median tokens_per_s) mfu=$(median mfu)
   record "speed $model $precision" true "\"tokens_per_s\":$tokens,\"mfu\":${mfu:-null}" \
