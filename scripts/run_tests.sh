@@ -6,6 +6,7 @@ passed=0 failed=0
 log=$(mktemp) && trap 'rm -f "$log"' EXIT
 for command in "$@"; do
   echo "== $command"
+  begin=$SECONDS
   bash -c "$command" >"$log" 2>&1
   status=$?
   # GoogleTest says "[  PASSED  ] 12 tests." and "3 FAILED TESTS"; our scripts say "12 passed, 3 failed".
@@ -17,7 +18,7 @@ for command in "$@"; do
     bad=1
   fi
   if [ "$bad" -gt 0 ]; then cat "$log"; fi
-  echo "   $ok passed, $bad failed (exit status $status)"
+  echo "   $ok passed, $bad failed (exit status $status) in $((SECONDS - begin)) s"
   passed=$((passed + ok)) failed=$((failed + bad))
 done
 echo "$passed passed, $failed failed"
