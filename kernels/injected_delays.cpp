@@ -53,12 +53,13 @@ class DelayedCommunicator final : public ForwardingCommunicator {
     Clock::time_point& channel_free = channel_free_[channel];
     channel_free = std::max(channel_free, Clock::now()) + milliseconds(transfer);
     const double wait = spec_.latency + std::uniform_real_distribution<>(0, spec_.message)(random_);
-    const Ticket ticket = -(++sends_);  // negative: ours
-    waiting_[channel].push_back({channel_free + milliseconds(wait), data, bytes, ticket});
-    release_due();
-    return ticket;
+    return hold(channel, {.due = channel_free + milliseconds(wait), .sent = data, .bytes = bytes});
   }
-  Ticket receive(int channel, void* data, std::int64_t bytes) override { return inner().receive(channel, data, bytes); }
+  Ticket receive(int channel, void* data, std::int64_t bytes) override {
+    if (spec_.receive <= 0) return inner().receive(channel, data, bytes);
+    const double wait = std::uniform_real_distribution<>(0, spec_.receive)(random_);
+    return hold(channel, {.due = Clock::now() + milliseconds(wait), .received = data, .bytes = bytes});
+  }
 
   bool done(Ticket ticket) override {
     release_due();
@@ -99,10 +100,18 @@ class DelayedCommunicator final : public ForwardingCommunicator {
  private:
   struct Held {
     Clock::time_point due;
-    const void* data;
-    std::int64_t bytes;
-    Ticket ticket;
+    const void* sent = nullptr;  // one of the two
+    void* received = nullptr;
+    std::int64_t bytes = 0;
+    Ticket ticket = 0;
   };
+
+  Ticket hold(int channel, Held message) {
+    const Ticket ticket = message.ticket = -(++held_);  // negative: ours
+    waiting_[channel].push_back(message);
+    release_due();
+    return ticket;
+  }
 
   // Channels stay in order: a message waits for those before it.
   void release_due() {
@@ -111,14 +120,16 @@ class DelayedCommunicator final : public ForwardingCommunicator {
       while (!queue.empty() && queue.front().due <= now) {
         const Held message = queue.front();
         queue.pop_front();
-        released_[message.ticket] = inner().send(channel, message.data, message.bytes);
+        released_[message.ticket] = message.received != nullptr
+                                        ? inner().receive(channel, message.received, message.bytes)
+                                        : inner().send(channel, message.sent, message.bytes);
       }
     }
   }
 
   DelaySpec spec_;
   std::mt19937_64 random_;
-  Ticket sends_ = 0;
+  Ticket held_ = 0;
   std::map<int, std::deque<Held>> waiting_;        // by channel
   std::map<int, Clock::time_point> channel_free_;  // by channel: when the message before has left
   std::map<Ticket, Ticket> released_;              // ours -> inner
@@ -136,6 +147,8 @@ DelaySpec parse_delays(const std::string& text) {
     const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
     if (key == "message") {
       spec.message = number(value, part);
+    } else if (key == "receive") {
+      spec.receive = number(value, part);
     } else if (key == "action") {
       spec.action = number(value, part);
     } else if (key == "step") {
@@ -149,16 +162,16 @@ DelaySpec parse_delays(const std::string& text) {
     } else if (key == "seed") {
       spec.seed = static_cast<std::uint64_t>(number(value, part));
     } else {
-      throw std::invalid_argument(
-          "--inject-delay: '" + part +
-          "' is none of message=MS, action=MS, step=MS, latency=MS, bandwidth=GBS, rank=R, seed=N (comma-separated)");
+      throw std::invalid_argument("--inject-delay: '" + part +
+                                  "' is none of message=MS, receive=MS, action=MS, step=MS, latency=MS, bandwidth=GBS, "
+                                  "rank=R, seed=N (comma-separated)");
     }
   }
   return spec;
 }
 
 std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec) {
-  const bool delays_messages = spec.message > 0 || spec.latency > 0 || spec.bandwidth > 0;
+  const bool delays_messages = spec.message > 0 || spec.receive > 0 || spec.latency > 0 || spec.bandwidth > 0;
   if (!delays_messages || (spec.rank >= 0 && spec.rank != inner->rank())) return inner;
   return std::make_unique<DelayedCommunicator>(std::move(inner), spec);
 }

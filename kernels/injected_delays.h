@@ -12,6 +12,7 @@ namespace train_gpt {
 
 // --inject-delay SPEC: comma-separated KEY=VALUE with
 //   message=MS   every message leaves up to MS milliseconds late
+//   receive=MS   every receive is posted up to MS milliseconds late
 //   action=MS    every action starts up to MS milliseconds late
 //   step=MS      every action takes MS milliseconds longer (a slow rank)
 //   latency=MS   every message leaves MS milliseconds late (a slow link)
@@ -20,6 +21,7 @@ namespace train_gpt {
 //   seed=N       of the random numbers (default 1)
 struct DelaySpec {
   double message = 0;
+  double receive = 0;
   double action = 0;
   double step = 0;
   double latency = 0;
@@ -31,7 +33,7 @@ struct DelaySpec {
 // Throws std::invalid_argument naming --inject-delay, the part that is wrong and what would be right.
 DelaySpec parse_delays(const std::string& spec);
 
-// Passes everything on to `inner`, sends after a random delay. (Delays of actions are the executor's.)
+// Passes everything on to `inner`, sends and receives after a random delay. (Delays of actions are the executor's.)
 std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec);
 
 }  // namespace train_gpt

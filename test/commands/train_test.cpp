@@ -95,6 +95,22 @@ TEST_F(GoldenRun, TheLogHasTheContractsFields) {
   EXPECT_EQ(count(run.output, "/41  loss "), 41);
 }
 
+TEST_F(GoldenRun, TrainsAListFromAFile) {
+  const std::string list = folder_ / "zb-v.csv";
+  ASSERT_EQ(run_program(0, "simulate --stages 2 --micro-batches 4 --schedule zb-v --csv " + list).status, 0);
+  const std::string run_of = "--train-data " + (folder_ / "train.bin") +
+                             " --threads 1 --seq-len 64 --micro-batch-size 1" +
+                             " --layers 2 --heads 2 --hidden 32 --steps 3 --output " + (folder_ / "out");
+  std::string hash;
+  for (const std::string& schedule : {" --micro-batches 4 --schedule 1f1b", " --schedule-file " + list}) {
+    const ProgramRun run = run_program(2, run_of + schedule);
+    ASSERT_EQ(run.status, 0) << run.output;
+    const std::string this_hash = events(read_file(folder_ / "out/log.jsonl"), "end").at(0).at("parameter_hash");
+    if (hash.empty()) hash = this_hash;
+    EXPECT_EQ(this_hash, hash) << schedule;
+  }
+}
+
 TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {
   struct Case {
     std::string arguments;

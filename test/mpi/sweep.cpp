@@ -4,7 +4,7 @@
 //   test_mpi --local [..]
 //
 // --full: 20 steps, every v and more micro-batch counts (make check); else 3 steps.
-// --synchronous-sends: every send is a rendezvous. --delays: random delays in messages and actions.
+// --synchronous-sends: every send is a rendezvous. --delays: random delays in sends, receives and actions.
 // --optimistic: optimistic optimizer steps, clipping now and then. --only: cases whose name contains TEXT.
 // --local: ranks are threads of this process, without MPI (for ThreadSanitizer). Their sends are always rendezvous.
 // Losses, norms and the parameters' hash behind every step are compared. Rank 0 says every half minute how far it is,
@@ -177,8 +177,8 @@ int sweep(const Settings& settings, const Delays& delays, Communicator* world) {
 
 int sweep_over_mpi(const Settings& settings, const Delays& delays) {
   const MpiSession session;
-  const auto world =
-      inject_delays(make_mpi_communicator({.synchronous_sends = settings.synchronous}), {.message = delays.message});
+  const auto world = inject_delays(make_mpi_communicator({.synchronous_sends = settings.synchronous}),
+                                   {.message = delays.message, .receive = delays.receive});
   if (world->size() == kMostRanks) return sweep(settings, delays, world.get());
   std::fprintf(stderr, "test_mpi: %d ranks: start it with mpirun -n %d, or with --local\n", world->size(), kMostRanks);
   return 2;
@@ -207,6 +207,6 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  const Delays delays = settings.delays ? Delays{.message = 3, .action = 2} : Delays{};
+  const Delays delays = settings.delays ? Delays{.message = 3, .receive = 2, .action = 2} : Delays{};
   return settings.local ? sweep(settings, delays, nullptr) : sweep_over_mpi(settings, delays);
 }

@@ -92,7 +92,7 @@ TEST(OptimisticStep, ManyMicroBatchesFewMicroBatchesAndDelays) {
   }
   sweep({.steps = kSteps},
         {{.schedule = "1f1b", .ranks = 4, .steps = kSteps}, {.schedule = "zb-v", .ranks = 2, .steps = kSteps}},
-        {.message = 1.5, .action = 0.5});
+        {.message = 1.5, .receive = 1, .action = 0.5});
 }
 
 TEST(OptimisticStep, ValidationInBetweenSeesTheCommittedParameters) {

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <mutex>
 #include <utility>
 
+#include "pipeline/schedule_catalog.h"
 #include "pipeline/trainer.h"
 #include "test/pipeline/training_runs.h"
 
@@ -88,12 +90,39 @@ TEST(Trainer, RandomDelaysChangeNoBits) {
   const Outcome one = train({.micro_batches = 8});
   const Outcome two_groups = train({.micro_batches = 8, .groups = 2});
   for (const char* schedule : {"1f1b", "interleaved", "zb-h2", "zb-v", "v-min"}) {
-    expect_equal(train({.schedule = schedule, .ranks = 4, .micro_batches = 8}, {.message = 2, .action = 1}), one,
-                 schedule);
+    expect_equal(
+        train({.schedule = schedule, .ranks = 4, .micro_batches = 8}, {.message = 2, .receive = 1, .action = 1}), one,
+        schedule);
   }
-  expect_equal(
-      train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, {.message = 2, .action = 1}),
-      two_groups, "dualpipe");
+  expect_equal(train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2},
+                     {.message = 2, .receive = 1, .action = 1}),
+               two_groups, "dualpipe");
+}
+
+TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
+  const auto tokens_of = [](TrainingRun run) {
+    std::vector<std::int32_t> tokens;
+    std::mutex mutex;
+    run.after_training = [&](Trainer& trainer) {
+      std::vector<std::int32_t> mine;
+      trainer.generate({5, 7, 11}, 6, 0.8, 3, [&](std::int32_t id) { mine.push_back(id); });
+      const std::lock_guard lock(mutex);
+      if (tokens.empty()) tokens = mine;
+      EXPECT_EQ(mine, tokens) << run.schedule;  // on every rank
+    };
+    train(run);
+    return tokens;
+  };
+  const std::vector<std::int32_t> one = tokens_of({.micro_batches = 8});
+  ASSERT_EQ(one.size(), 6U);
+  for (const std::string& schedule : schedule_names()) {
+    for (const int p : {2, 4}) {
+      if (schedule == "dualpipe") continue;  // other groups, other parameters: below
+      EXPECT_EQ(tokens_of({.schedule = schedule, .ranks = p, .micro_batches = 8}), one) << schedule << " p=" << p;
+    }
+  }
+  const std::vector<std::int32_t> two_groups = tokens_of({.micro_batches = 8, .groups = 2});
+  EXPECT_EQ(tokens_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups);
 }
 
 // Copies of a parameter are compared with their owner's at every hash (Trainer::parameter_hash).

@@ -114,7 +114,8 @@ Outcome train(const Run& run, const Delays& delays, const AfterStep& after_step)
   std::mutex mutex;
   run_local_ranks(run.ranks * run.replicas, [&](Communicator& world) {
     // The wrapper delays sends; the local communicator itself stays with the threads.
-    const auto wrapped = inject_delays(world.split(0, world.rank()), {.message = delays.message});
+    const auto wrapped =
+        inject_delays(world.split(0, world.rank()), {.message = delays.message, .receive = delays.receive});
     const Outcome mine = train_rank(*wrapped, run, delays, after_step);
     if (world.rank() != 0) return;
     const std::lock_guard lock(mutex);

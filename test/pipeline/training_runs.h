@@ -62,9 +62,10 @@ struct Outcome {
   }
 };
 
-// Random delays of up to this many milliseconds in every message and every action; 0: none.
+// Random delays of up to this many milliseconds in every send, every receive and every action; 0: none.
 struct Delays {
   double message = 0;
+  double receive = 0;
   double action = 0;
 };
 
