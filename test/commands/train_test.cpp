@@ -102,7 +102,7 @@ TEST_F(GoldenRun, TrainsAListFromAFile) {
                              " --threads 1 --seq-len 64 --micro-batch-size 1" +
                              " --layers 2 --heads 2 --hidden 32 --steps 3 --output " + (folder_ / "out");
   std::string hash;
-  for (const std::string& schedule : {" --micro-batches 4 --schedule 1f1b", " --schedule-file " + list}) {
+  for (const std::string& schedule : {std::string(" --micro-batches 4 --schedule 1f1b"), " --schedule-file " + list}) {
     const ProgramRun run = run_program(2, run_of + schedule);
     ASSERT_EQ(run.status, 0) << run.output;
     const std::string this_hash = events(read_file(folder_ / "out/log.jsonl"), "end").at(0).at("parameter_hash");
