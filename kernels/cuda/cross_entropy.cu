@@ -38,12 +38,13 @@ __device__ __forceinline__ Softmax warp_merged(Softmax softmax) {
   return softmax;
 }
 
-// Vp is a multiple of 128: rows hold whole packs, of which those beyond V are not looked at.
+// Columns are counted in 32 bits, as targets are: it saves registers. Vp is a multiple of 128: rows hold whole packs,
+// of which those beyond V are not looked at.
 template <typename Float>
-__device__ Softmax softmax_of_thread(const Float* row, std::int64_t V) {
+__device__ Softmax softmax_of_thread(const Float* row, int V) {
   constexpr int kWidth = kWide<Float>;
   Softmax softmax{-INFINITY, 0};
-  for (std::int64_t c = threadIdx.x * kWidth; c < V; c += kThreads * kWidth) {
+  for (int c = static_cast<int>(threadIdx.x) * kWidth; c < V; c += kThreads * kWidth) {
     float x[kWidth];
     load<kWidth>(x, row + c);
     float largest = softmax.largest;
@@ -64,15 +65,15 @@ __device__ Softmax softmax_of_thread(const Float* row, std::int64_t V) {
 template <typename Float>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_kernel(float* losses, Float* logits, const std::int32_t* targets, float dloss, bool with_gradient,
-                         std::int64_t V, std::int64_t Vp) {
+                         int V, int Vp) {
   constexpr int kWidth = kWide<Float>;
   __shared__ Softmax partial[kThreads / kWarp];
-  Float* row = logits + blockIdx.x * Vp;
+  Float* row = logits + std::int64_t{blockIdx.x} * Vp;
   const std::int32_t target = targets[blockIdx.x];
   if (target < 0) {
     if (threadIdx.x == 0) losses[blockIdx.x] = 0;
     const float zeros[kWidth] = {};
-    for (std::int64_t c = threadIdx.x * kWidth; with_gradient && c < Vp; c += kThreads * kWidth) {
+    for (int c = static_cast<int>(threadIdx.x) * kWidth; with_gradient && c < Vp; c += kThreads * kWidth) {
       store<kWidth>(row + c, zeros);
     }
     return;
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) losses[blockIdx.x] = logf(all.sum) + (all.largest - at_target);
   if (!with_gradient) return;
   const float scale = dloss / all.sum;
-  for (std::int64_t c = threadIdx.x * kWidth; c < Vp; c += kThreads * kWidth) {
+  for (int c = static_cast<int>(threadIdx.x) * kWidth; c < Vp; c += kThreads * kWidth) {
     float x[kWidth];
     load<kWidth>(x, row + c);
 #pragma unroll
@@ -103,8 +104,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Float>
 void cross_entropy(float* losses, Float* logits, const std::int32_t* targets, float dloss, bool with_gradient,
                    std::int64_t rows, std::int64_t V, std::int64_t Vp, cudaStream_t stream) {
-  cross_entropy_kernel<Float>
-      <<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(losses, logits, targets, dloss, with_gradient, V, Vp);
+  cross_entropy_kernel<Float><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+      losses, logits, targets, dloss, with_gradient, static_cast<int>(V), static_cast<int>(Vp));
   CUDA_CHECK(cudaGetLastError());
 }
 

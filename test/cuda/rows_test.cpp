@@ -82,13 +82,14 @@ TEST_P(CudaRows, LayerNorm) {
   const reference::LayerNorm forward = reference::layernorm(in.rounded(), weight.rounded(), bias.rounded(), N_, C_);
   expect_precise(results[0].values, forward.out, precision_, "out");
   expect_close(results[1].values, forward.mean, 1e-6, "mean");
-  expect_close(results[2].values, forward.rstd, 1e-4, "rstd");
+  expect_close(results[2].values, forward.rstd, 1e-5, "rstd");
   reference::LayerNormGradient gradient =
       reference::layernorm_backward(dout.rounded(), in.rounded(), weight.rounded(), N_, C_);
-  expect_precise(results[3].values, gradient.din, precision_, "din", 0, 0.1);
+  const double floor = C_ == 2 ? 0.1 : 1e-6;  // of two elements: terms of order 1 that cancel
+  expect_precise(results[3].values, gradient.din, precision_, "din", 0, floor);
   const reference::Values dresidual = residual.rounded();
   for (std::size_t i = 0; i < dresidual.size(); ++i) gradient.din[i] += dresidual[i];
-  expect_precise(results[4].values, gradient.din, precision_, "with residual", 0, 0.1);
+  expect_precise(results[4].values, gradient.din, precision_, "with residual");
   EXPECT_TRUE(same_bits(results[5].values, results[4].values)) << "in place";
   for (std::int64_t c = 0; c < C_; ++c) {
     gradient.dweight[c] += static_cast<double>(before[c]);
