@@ -134,7 +134,6 @@ class StagedCommunicator final : public ForwardingCommunicator {
         idle();
         return false;
       });
-      if (operation.copied_out != 0) out_.await(operation.copied_out);
       in_.await(operation.copied_in);
     }
     operation.awaited = true;
@@ -208,19 +207,28 @@ class StagedCommunicator final : public ForwardingCommunicator {
     }
   }
 
+  // One state at a time: what a call starts is not asked for in the same call.
   void advance(Operation& operation) {
-    if (operation.state == Operation::State::copying_out && out_.done(operation.copied_out)) {
-      operation.travel = set_off(operation);
-      operation.state = Operation::State::travelling;
+    switch (operation.state) {
+      case Operation::State::copying_out:
+        if (!out_.done(operation.copied_out)) return;
+        operation.travel = set_off(operation);
+        operation.state = Operation::State::travelling;
+        return;
+      case Operation::State::travelling:
+        if (!inner().done(operation.travel)) return;
+        if (operation.kind == Kind::send || operation.kind == Kind::merge) {
+          finish(operation);
+        } else {
+          copy_in(operation);
+        }
+        return;
+      case Operation::State::copying_in:
+        if (in_.done(operation.copied_in)) finish(operation);
+        return;
+      case Operation::State::complete:
+        return;
     }
-    if (operation.state == Operation::State::travelling && inner().done(operation.travel)) {
-      if (operation.kind == Kind::send || operation.kind == Kind::merge) {
-        finish(operation);
-      } else {
-        copy_in(operation);
-      }
-    }
-    if (operation.state == Operation::State::copying_in && in_.done(operation.copied_in)) finish(operation);
   }
 
   Ticket set_off(const Operation& operation) {
