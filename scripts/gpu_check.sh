@@ -83,6 +83,8 @@ mpirun=$(command -v mpirun.mpich || command -v mpirun) || { echo "gpu_check.sh: 
 build=build-gpu-check targets="build-gpu-check/train_gpt build-gpu-check/golden_files"
 if [ "$device" = cuda ]; then
   targets="$targets build-gpu-check/cuda_tests-gpu build-gpu-check/rooflines-gpu"
+  found=$(scripts/find_cuda.sh "$work/cuda.mk") && grep -q CUDA_NVCC "$work/cuda.mk" || { echo "gpu_check.sh: error: $found" >&2; exit 1; }
+  echo "$found"
 else
   export CUDA=0
 fi
@@ -91,7 +93,7 @@ timeout "$(left)" make BUILD=$build $targets >"$work/build.log" 2>&1 ||
   { tail -n 20 "$work/build.log" >&2; echo "gpu_check.sh: error: the build failed, or took $limit s" >&2; exit 1; }
 build_seconds=$SECONDS
 card=$([ "$device" = cuda ] && nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || echo cpu)
-echo "$card; built in $build_seconds s; MPI, OpenBLAS and GoogleTest $from; $(grep -o 'NCCL: .*; GPUs.*' "$work/build.log" | tail -n 1)"
+echo "$card; built in $build_seconds s; MPI, OpenBLAS and GoogleTest $from"
 
 # The kernel tests on the card; their messages are in gpu_check.tests.log if some fail.
 if [ "$device" = cuda ]; then

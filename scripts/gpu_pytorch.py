@@ -48,8 +48,12 @@ def microseconds(work):
     return 1000 * statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:]))
 
 
+def say(name, us):
+    print(json.dumps({"operation": name, "us": round(us, 3)}, separators=(",", ":")), flush=True)
+
+
 def report(name, work):
-    print(json.dumps({"operation": name, "us": round(microseconds(work), 3)}), flush=True)
+    say(name, microseconds(work))
 
 
 def products():
@@ -85,8 +89,8 @@ def attention():
     with torch.no_grad():
         forward_us = microseconds(forward)
     both_us = microseconds(both)
-    print(json.dumps({"operation": "attention forward", "us": round(forward_us, 3)}))
-    print(json.dumps({"operation": "attention backward", "us": round(max(both_us - forward_us, 1e-3), 3)}), flush=True)
+    say("attention forward", forward_us)
+    say("attention backward", max(both_us - forward_us, 1e-3))
 
 
 products()
