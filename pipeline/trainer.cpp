@@ -119,12 +119,12 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
   updating.issued = device_.mark();
   report_step();
 
-  const std::string of_all_ranks = "the losses and norms of all ranks";
+  const char* of_all_ranks = "the losses and norms of all ranks";
   StepResult result;
   if (next == nullptr || !plan_.request.spare_parameters) {
     waits_for_ = of_all_ranks;
     groups_.world->merge_host(report_);
-    waits_for_.clear();
+    waits_for_ = nullptr;
     result = read_report(step);
     updating.begin = device_.mark();
     if (computes) update(step, result.grad_norm);
@@ -138,7 +138,7 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
     executor_.train_ahead(dloss);
     waits_for_ = of_all_ranks;
     groups_.world->await(merged);
-    waits_for_.clear();
+    waits_for_ = nullptr;
     result = read_report(step);
     result.redone = !settle(step, result.grad_norm);
   }

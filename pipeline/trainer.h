@@ -104,7 +104,7 @@ class Trainer {
   void set_clock_ahead(double ms) { clock_ahead_ms_ = ms; }
   double clock_ahead() const { return clock_ahead_ms_; }
   // What the rank does right now, for people; valid at any time, also inside hooks.
-  std::string doing() { return waits_for_.empty() ? executor_.doing() : "waiting for " + waits_for_; }
+  std::string doing() { return waits_for_ == nullptr ? executor_.doing() : std::string("waiting for ") + waits_for_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
@@ -147,7 +147,7 @@ class Trainer {
   std::size_t issued_ = 0;
   Ticket reduction_ = 0;              // of the last reduce issued
   Communicator* reducing_ = nullptr;  // where it runs
-  std::string waits_for_;             // what of other ranks, beside messages; empty: nothing
+  const char* waits_for_ = nullptr;   // what of other ranks, beside messages; null: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
   std::vector<double> host_sums_;  // of the atoms that this rank owns

@@ -70,7 +70,7 @@ void Trainer::finish_reduction() {
   marks.begin = device_.mark();
   waits_for_ = gradients_from(lowered_[issued_ - 1].kind);
   reducing_->await(reduction_);
-  waits_for_.clear();
+  waits_for_ = nullptr;
   marks.end = device_.mark();
   reducing_ = nullptr;
 }
@@ -88,7 +88,7 @@ void Trainer::finish_reductions() {
     waits_for_ = gradients_from(kind);
     group->catch_up();
   }
-  waits_for_.clear();
+  waits_for_ = nullptr;
 }
 
 }  // namespace train_gpt
