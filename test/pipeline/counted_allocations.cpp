@@ -13,6 +13,11 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
   throw std::bad_alloc();
 }
+// Beside the other one, since AddressSanitizer has its own that must not meet our delete.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(std::max<std::size_t>(bytes, 1));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
