@@ -22,6 +22,7 @@ constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or 
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
 
 constexpr int kLargestCount = 1 << 20;                        // ranks, micro-batches
+constexpr int kLargestLayers = 1 << 16;                       // plans take 50 us for each
 constexpr int kLargestChunks = 1 << 10;                       // so that p * v is an int
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;  // sizes of a model or a batch
 constexpr std::int64_t kLargestSteps = std::int64_t{1} << 40;
@@ -110,7 +111,7 @@ std::vector<OptionSpec> model_options() {
              o.model.preset = v.raw();
            }},
           {"layers", "N", nullptr, kSized, "with --heads and --hidden, instead of --model",
-           [](Options& o, const Value& v) { o.model.layers = v.integer<std::int64_t>(1, kLargestCount); }},
+           [](Options& o, const Value& v) { o.model.layers = v.integer<std::int64_t>(1, kLargestLayers); }},
           {"heads", "N", nullptr, kSized, "divides --hidden",
            [](Options& o, const Value& v) { o.model.heads = v.integer<std::int64_t>(1, kLargestCount); }},
           {"hidden", "N", nullptr, kSized, "width C",

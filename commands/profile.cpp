@@ -4,6 +4,7 @@
 
 #include "commands/run_setup.h"
 #include "commands/session.h"
+#include "pipeline/plan_memory.h"
 #include "pipeline/profile.h"
 
 namespace train_gpt {
@@ -16,7 +17,17 @@ int run_profile(const Options& options) {
       if (options.batch.seq_len > model.max_seq_len) {
         throw std::invalid_argument("--seq-len " + std::to_string(options.batch.seq_len) +
                                     " is longer than the model's " + std::to_string(model.max_seq_len) +
-                                    " positions: lower it or raise --max-seq-len");
+                                    " positions: give at most that" +
+                                    (options.model.init_file.empty() ? ", or raise --max-seq-len" : ""));
+      }
+      const std::int64_t ranks_here = session.host().ranks;
+      const std::int64_t bytes = ranks_here * largest_unit_bytes(model, options.batch.micro_batch_size,
+                                                                 options.batch.seq_len, session.device().precision());
+      if (session.host_memory() > 0 && bytes > session.host_memory()) {
+        throw std::invalid_argument("measuring the largest unit on " + std::to_string(ranks_here) +
+                                    " ranks of one host at once needs " + format_bytes(bytes) + ", and that host has " +
+                                    format_bytes(session.host_memory()) +
+                                    ": lower --hidden, --vocab, --micro-batch-size or --seq-len");
       }
     });
     const Profile profile =

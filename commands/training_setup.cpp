@@ -36,7 +36,8 @@ void TrainingRun::open_inputs() {
   const BatchShape batch = batch_shape(options_, named_);
   if (batch.seq_len > model_.max_seq_len) {
     throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
-                                std::to_string(model_.max_seq_len) + " positions: lower it or raise --max-seq-len");
+                                std::to_string(model_.max_seq_len) + " positions: give at most that" +
+                                (options_.model.init_file.empty() ? ", or raise --max-seq-len" : ""));
   }
   if (session_.is_timed()) {
     check_timed();
@@ -176,8 +177,7 @@ void TrainingRun::install_hooks() {
   watchdog_ = std::make_unique<Watchdog>(*state_, options_.run.output, session_.world().rank(), session_.world().size(),
                                          [this] { return trainer_->doing(); });
   trainer_->set_hooks([this] { watchdog_->while_computing(); }, [this] { watchdog_->while_waiting(); });
-  trainer_->set_stop_wish(Watchdog::wishes_to_stop);
-  if (trains()) watchdog_->listen_for_wish_to_stop();
+  trainer_->set_stop_wish(wishes_to_stop);
   ActionDelays delays(session_.delays(), session_.world().rank());
   const bool timed = session_.is_timed();
   if (!timed && !delays.any()) return;

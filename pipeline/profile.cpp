@@ -180,8 +180,10 @@ std::string profile_table(const Profile& profile) {
   }
   if (!profile.messages.empty()) {
     char text[120];
-    std::snprintf(text, sizeof text, "latency %.4f ms, bandwidth %.2f GB/s\n", message_latency(profile),
-                  message_bandwidth(profile));
+    const double bandwidth = message_bandwidth(profile);
+    const char* format = bandwidth > 0 ? "latency %.4f ms, bandwidth %.2f GB/s\n"
+                                       : "latency %.4f ms; messages of these sizes are too short to tell a bandwidth\n";
+    std::snprintf(text, sizeof text, format, message_latency(profile), bandwidth);
     table += text;
   }
   return table;

@@ -70,6 +70,9 @@ struct ProfileEffort {
   static ProfileEffort thorough();  // for a profile that is kept
 };
 
+// What measure_profile needs at least, at a time: parameters, gradients and buffers of the largest unit.
+std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t seq_len, Precision precision);
+
 // Collective over `world`, whose ranks form pipelines of `pipeline_ranks`. Allocates and releases its own memory, and
 // leaves no trace. All ranks get the same profile.
 Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks, const ModelConfig& model,

@@ -64,23 +64,31 @@ int unit_of(UnitForm form, const ModelConfig& model) {
   }
 }
 
+StageShape shape_of(UnitForm form, const ModelConfig& model, std::int64_t rows, std::int64_t seq_len) {
+  StageShape shape;
+  shape.model = model;
+  shape.first_unit = unit_of(form, model);
+  shape.last_unit = shape.first_unit + 1;
+  shape.B = rows;
+  shape.T = seq_len;
+  shape.head = form == UnitForm::head_stored ? HeadForm::stored : HeadForm::streamed;
+  return shape;
+}
+
+ArenaLayout layout_of(const StageShape& shape) {
+  std::vector<bool> held(static_cast<std::size_t>(unit_count(shape.model)), false);
+  held[static_cast<std::size_t>(shape.first_unit)] = true;
+  return arena_layout(shape.model, held);
+}
+
 // One unit of a model as a stage of its own, with everything that it works on.
 class UnitOnItsOwn {
  public:
   UnitOnItsOwn(Device& device, const ModelConfig& model, UnitForm form, std::int64_t rows, std::int64_t seq_len)
       : device_(device), buffers_(device) {
-    const int unit = unit_of(form, model);
-    StageShape shape;
-    shape.model = model;
-    shape.first_unit = unit;
-    shape.last_unit = unit + 1;
-    shape.B = rows;
-    shape.T = seq_len;
-    shape.head = form == UnitForm::head_stored ? HeadForm::stored : HeadForm::streamed;
+    const StageShape shape = shape_of(form, model, rows, seq_len);
     stage_ = std::make_unique<Stage>(device, shape);
-    std::vector<bool> held(static_cast<std::size_t>(unit_count(model)), false);
-    held[static_cast<std::size_t>(unit)] = true;
-    layout_ = arena_layout(model, held);
+    layout_ = layout_of(shape);
     take_parameters();
     take_slots(shape, rows * seq_len, model.hidden);
     workspace_bytes_ = device.workspace_bytes(rows, seq_len, model.hidden, model.heads, model.padded_vocab());
@@ -301,6 +309,20 @@ std::vector<MessageTime> measure_messages(Device& device, Communicator& world, i
 
 ProfileEffort ProfileEffort::thorough() {
   return {.most_runs = 15, .most_ms = 2000, .stored_head = true, .message_runs = 30};
+}
+
+std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t seq_len,
+                                Precision precision) {
+  std::int64_t largest = 0;
+  for (int form = 0; form < kUnitForms; ++form) {
+    const StageShape shape = shape_of(static_cast<UnitForm>(form), model, rows, seq_len);
+    const ArenaLayout layout = layout_of(shape);
+    const StageBytes bytes = stage_bytes(shape, precision);
+    const std::int64_t parameters = (layout.elements + layout.gradient_elements) * std::int64_t{sizeof(float)};
+    largest = std::max(largest, parameters + 4 * bytes.boundary + bytes.forward_to_input + bytes.forward_to_weight +
+                                    bytes.input_to_weight + bytes.scratch);
+  }
+  return largest;
 }
 
 Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks, const ModelConfig& model,

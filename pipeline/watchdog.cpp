@@ -20,17 +20,16 @@ constexpr double kLookEverySeconds = 0.25;
 Watchdog::Watchdog(StateFile& state, std::string directory, int rank, int ranks, std::function<std::string()> doing)
     : state_(state), directory_(std::move(directory)), rank_(rank), ranks_(ranks), doing_(std::move(doing)) {
   caught_signal = 0;
-  stop_wished = 0;
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, remember_signal);
 }
 
 Watchdog::~Watchdog() {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
 }
 
-void Watchdog::listen_for_wish_to_stop() { std::signal(SIGUSR1, remember_wish); }
+void listen_for_wish_to_stop() { std::signal(SIGUSR1, remember_wish); }
 
-bool Watchdog::wishes_to_stop() { return stop_wished != 0; }
+bool wishes_to_stop() { return stop_wished != 0; }
 
 void Watchdog::while_computing() {
   state_.beat();

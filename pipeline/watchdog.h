@@ -30,9 +30,6 @@ class Watchdog {
   // no sign of life for kStalledSeconds, or when this wait has lasted kLongestWaitSeconds (ranks of other hosts).
   void while_waiting();
   void wait_is_over() { waiting_since_ = 0; }
-  // From now on SIGUSR1 does not end this process, but is a wish to stop at the end of a step.
-  void listen_for_wish_to_stop();
-  static bool wishes_to_stop();
 
   // Marks this rank as failed and gives the others a moment to say where they were.
   void announce(const std::string& why);
@@ -51,5 +48,9 @@ class Watchdog {
   double last_look_ = 0;
   double waiting_since_ = 0;
 };
+
+// From now on SIGUSR1 does not end this process, but is a wish to stop at the end of a step, however early it comes.
+void listen_for_wish_to_stop();
+bool wishes_to_stop();
 
 }  // namespace train_gpt

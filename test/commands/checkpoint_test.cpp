@@ -191,16 +191,36 @@ TEST_F(Checkpoints, AHalfWrittenLogLineDoesNotSpoilTheNextEvent) {
   EXPECT_EQ(events(log("out"), "end").size(), 1U);
 }
 
-// Runs until its log has a step, then sends SIGUSR1 to the last rank. Returns the number of steps it took.
+// A process of a run with this output folder that catches SIGUSR1, the earliest that can be found; 0: none yet.
+pid_t rank_that_listens(const std::string& output) {
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    const std::string name = process.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string command = read_file(process.path().string() + "/cmdline");
+    if (command.find("/train_gpt") >= command.find('\0') || command.find(output) == std::string::npos) continue;
+    const std::string status = read_file(process.path().string() + "/status");
+    const std::size_t caught = status.find("SigCgt:");
+    if (caught == std::string::npos) continue;
+    if (std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGUSR1 - 1) & 1) return std::stoi(name);
+  }
+  return 0;
+}
+
+// Sends SIGUSR1 to a rank: as soon as it listens, or once the log has a step, to the last one.
 class StoppedRun {
  public:
-  StoppedRun(int ranks, const std::string& command, const std::string& output)
+  StoppedRun(int ranks, const std::string& command, const std::string& output, bool early)
       : run_(std::async(std::launch::async, [=] { return run_program(ranks, command); })) {
-    while (read_file(output + "/log.jsonl").find("\"event\":\"step\"") == std::string::npos && !is_over()) {
+    pid_t rank = 0;
+    while (rank == 0 && !is_over()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (early) {
+        rank = rank_that_listens(output);
+      } else if (read_file(output + "/log.jsonl").find("\"event\":\"step\"") != std::string::npos) {
+        rank = static_cast<pid_t>(read_state(output, ranks - 1)->process);
+      }
     }
-    const std::unique_ptr<RankState> state = read_state(output, ranks - 1);
-    if (state && !is_over()) kill(static_cast<pid_t>(state->process), SIGUSR1);
+    if (rank != 0 && !is_over()) kill(rank, SIGUSR1);
   }
   ProgramRun result() { return run_.get(); }
 
@@ -209,26 +229,26 @@ class StoppedRun {
   std::future<ProgramRun> run_;
 };
 
-// Of all ranks, whichever was told; also where an optimistic step has begun the next one.
+// Of all ranks, whichever was told; also where an optimistic step has begun the next one, and before the first step.
 TEST_F(Checkpoints, AWishToStopEndsTheRunWithACheckpointToGoOnFrom) {
   const std::string constant = "--lr-schedule constant --warmup-steps 0 ";
   const auto with_steps = [&](int steps, const std::string& output, const std::string& more) {
     std::string text = arguments(output, constant + more);
     return text.replace(text.find("--steps 8"), 9, "--steps " + std::to_string(steps));
   };
-  for (const std::string optimizer_step : {"synchronous", "optimistic"}) {
-    const std::string more = "--optimizer-step " + optimizer_step;
-    StoppedRun stopped(2, with_steps(1000000, optimizer_step, more), folder_ / optimizer_step);
+  for (const std::string out : {"synchronous", "optimistic", "early"}) {
+    const std::string more = "--optimizer-step " + (out == "early" ? "synchronous" : out);
+    StoppedRun stopped(2, with_steps(1000000, out, more), folder_ / out, out == "early");
     const ProgramRun run = stopped.result();
     ASSERT_EQ(run.status, 0) << run.output;
     EXPECT_EQ(count(run.output, "stopped by SIGUSR1 after"), 1) << run.output;
-    EXPECT_FALSE(fs::exists(folder_ / (optimizer_step + "/model.bin"))) << "the run is not over";
-    const int taken = static_cast<int>(events(log(optimizer_step), "step").size());
-    ASSERT_EQ(checkpoints_in(optimizer_step), (std::set<std::string>{"step-" + std::to_string(taken)}));
+    EXPECT_FALSE(fs::exists(folder_ / (out + "/model.bin"))) << "the run is not over";
+    const int taken = static_cast<int>(events(log(out), "step").size());
+    ASSERT_EQ(checkpoints_in(out), (std::set<std::string>{"step-" + std::to_string(taken)}));
 
-    must_run(2, with_steps(taken + 3, optimizer_step, more + " --resume latest"));
+    must_run(2, with_steps(taken + 3, out, more + " --resume latest"));
     must_run(1, with_steps(taken + 3, "unbroken", ""));
-    EXPECT_EQ(results(log(optimizer_step)), results(log("unbroken")));
+    EXPECT_EQ(results(log(out)), results(log("unbroken")));
   }
 }
 
