@@ -28,7 +28,7 @@ class ActionDelays {
   std::mt19937_64 random_;
 };
 
-// Sleeps for `ms` milliseconds in slices of a quarter of a millisecond, with `progress` between them, so that messages
+// Sleeps for `ms` milliseconds in slices of 0.15 milliseconds, with `progress` between them, so that messages
 // move on.
 void spend(double ms, const std::function<void()>& progress);
 

@@ -14,12 +14,7 @@ int run_profile(const Options& options) {
     ModelConfig model;
     session.together([&] {
       model = model_config(options);
-      if (options.batch.seq_len > model.max_seq_len) {
-        throw std::invalid_argument("--seq-len " + std::to_string(options.batch.seq_len) +
-                                    " is longer than the model's " + std::to_string(model.max_seq_len) +
-                                    " positions: give at most that" +
-                                    (options.model.init_file.empty() ? ", or raise --max-seq-len" : ""));
-      }
+      check_positions(options, model);
       const std::int64_t ranks_here = session.host().ranks;
       const std::int64_t bytes = ranks_here * largest_unit_bytes(model, options.batch.micro_batch_size,
                                                                  options.batch.seq_len, session.device().precision());

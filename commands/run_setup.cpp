@@ -38,6 +38,13 @@ ModelConfig model_config(const Options& options) {
   return model;
 }
 
+void check_positions(const Options& options, const ModelConfig& model) {
+  if (options.batch.seq_len <= model.max_seq_len) return;
+  throw std::invalid_argument("--seq-len " + std::to_string(options.batch.seq_len) + " is longer than the model's " +
+                              std::to_string(model.max_seq_len) + " positions: give at most that" +
+                              (options.model.init_file.empty() ? ", or raise --max-seq-len" : ""));
+}
+
 std::optional<Schedule> named_schedule(const Options& options, int p) {
   if (!options.pipeline.schedule_file.empty()) {
     Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
@@ -95,8 +102,7 @@ ChoiceRequest choice_request(const Options& options, const PlanRequest& base, st
 
 constexpr const char* kNeedLess =
     ". Take a schedule that keeps fewer activations (1f1b instead of gpipe), --recompute auto, more ranks, or a "
-    "smaller "
-    "--micro-batch-size";
+    "smaller --micro-batch-size";
 
 void check_memory_limit(const Plan& plan, std::int64_t limit) {
   if (limit <= 0) return;

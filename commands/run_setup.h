@@ -12,6 +12,9 @@ namespace train_gpt {
 // manifest, else 50257. Throws std::invalid_argument.
 ModelConfig model_config(const Options& options);
 
+// Throws std::invalid_argument when --seq-len exceeds the positions that the model knows.
+void check_positions(const Options& options, const ModelConfig& model);
+
 // The schedule that --schedule or --schedule-file names, for p ranks; nothing for auto. Throws std::invalid_argument.
 std::optional<Schedule> named_schedule(const Options& options, int p);
 

@@ -34,11 +34,7 @@ void TrainingRun::open_inputs() {
   named_ = named_schedule(options_, layout_.pipeline);
   if (named_) notices_ = ::train_gpt::validate(*named_).notices;
   const BatchShape batch = batch_shape(options_, named_);
-  if (batch.seq_len > model_.max_seq_len) {
-    throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
-                                std::to_string(model_.max_seq_len) + " positions: give at most that" +
-                                (options_.model.init_file.empty() ? ", or raise --max-seq-len" : ""));
-  }
+  check_positions(options_, model_);
   if (session_.is_timed()) {
     check_timed();
   } else if (trains()) {

@@ -8,10 +8,10 @@
 #include <future>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "pipeline/state_file.h"
+#include "test/commands/log_events.h"
 #include "test/commands/program.h"
 #include "test/golden_formula.h"
 
@@ -21,24 +21,14 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-std::vector<Json> events(const std::string& log_path, const std::string& kind) {
-  std::vector<Json> found;
-  std::istringstream lines(read_file(log_path));
-  for (std::string line; std::getline(lines, line);) {
-    Json event = Json::parse(line);
-    if (event.at("event") == kind) found.push_back(std::move(event));
-  }
-  return found;
-}
-
 // What must be equal bit by bit.
 std::vector<std::string> results(const std::string& log_path) {
   std::vector<std::string> lines;
-  for (const Json& step : events(log_path, "step")) {
+  for (const Json& step : events(read_file(log_path), "step")) {
     lines.push_back(step.at("step").dump() + " " + step.at("loss").dump() + " " + step.at("grad_norm").dump() + " " +
                     step.at("lr").dump());
   }
-  lines.push_back(events(log_path, "end").back().at("parameter_hash"));
+  lines.push_back(events(read_file(log_path), "end").back().at("parameter_hash"));
   return lines;
 }
 
@@ -116,14 +106,14 @@ TEST_F(Checkpoints, LatestPassesOverWhatIsBrokenAndSaysWhy) {
   }
   // The log goes on: what was there stays, steps 4 to 7 come again and are the same.
   EXPECT_EQ(read_file(log("out")).rfind(read_file(log("out") + ".before"), 0), 0U);
-  const std::vector<Json> steps = events(log("out"), "step");
+  const std::vector<Json> steps = events(read_file(log("out")), "step");
   ASSERT_EQ(steps.size(), 12U);
   for (std::size_t i = 8; i < 12; ++i) {
     EXPECT_EQ(steps[i].at("step"), i - 4);
     EXPECT_EQ(steps[i].at("loss"), steps[i - 4].at("loss"));
     EXPECT_EQ(steps[i].at("grad_norm"), steps[i - 4].at("grad_norm"));
   }
-  EXPECT_EQ(events(log("out"), "resume").at(0).at("step"), 4);
+  EXPECT_EQ(events(read_file(log("out")), "resume").at(0).at("step"), 4);
   EXPECT_EQ(results(log("out")).back(), whole.back());
   EXPECT_FALSE(checkpoints_in("out").contains("step-99.partial")) << "left over, and a newer one is complete";
 }
@@ -187,8 +177,8 @@ TEST_F(Checkpoints, AHalfWrittenLogLineDoesNotSpoilTheNextEvent) {
   const std::string cut = whole.substr(0, whole.size() - 10);
   write_file(log("out"), cut.data(), cut.size());
   must_run(1, arguments("out", "--resume " + checkpoint("out", 4)));
-  EXPECT_EQ(events(log("out"), "step").size(), 12U);
-  EXPECT_EQ(events(log("out"), "end").size(), 1U);
+  EXPECT_EQ(events(read_file(log("out")), "step").size(), 12U);
+  EXPECT_EQ(events(read_file(log("out")), "end").size(), 1U);
 }
 
 // A process of a run with this output folder that catches SIGUSR1, the earliest that can be found; 0: none yet.
@@ -243,7 +233,7 @@ TEST_F(Checkpoints, AWishToStopEndsTheRunWithACheckpointToGoOnFrom) {
     ASSERT_EQ(run.status, 0) << run.output;
     EXPECT_EQ(count(run.output, "stopped by SIGUSR1 after"), 1) << run.output;
     EXPECT_FALSE(fs::exists(folder_ / (out + "/model.bin"))) << "the run is not over";
-    const int taken = static_cast<int>(events(log(out), "step").size());
+    const int taken = static_cast<int>(events(read_file(log(out)), "step").size());
     ASSERT_EQ(checkpoints_in(out), (std::set<std::string>{"step-" + std::to_string(taken)}));
 
     must_run(2, with_steps(taken + 3, out, more + " --resume latest"));

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "test/commands/log_events.h"
 #include "test/commands/program.h"
 #include "test/golden_formula.h"
 
@@ -11,16 +11,6 @@ namespace train_gpt::test {
 namespace {
 
 using Json = nlohmann::json;
-
-std::vector<Json> events(const std::string& log, const std::string& kind) {
-  std::vector<Json> found;
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
-    Json event = Json::parse(line);
-    if (event.at("event") == kind) found.push_back(std::move(event));
-  }
-  return found;
-}
 
 class GoldenRun : public testing::Test {
  protected:

@@ -6,6 +6,7 @@
 #include "pipeline/schedule_catalog.h"
 #include "pipeline/schedule_channels.h"
 #include "pipeline/speculation.h"
+#include "test/pipeline/expect_equal.h"
 #include "test/pipeline/training_runs.h"
 
 namespace train_gpt::test {
@@ -14,13 +15,6 @@ namespace {
 constexpr int kSteps = 8;
 
 using TrainingRun = train_gpt::test::Run;
-
-void expect_same(const Outcome& actual, const Outcome& expected, const std::string& what) {
-  EXPECT_EQ(actual.losses, expected.losses) << what;
-  EXPECT_EQ(actual.norms, expected.norms) << what;
-  EXPECT_EQ(actual.validation, expected.validation) << what;
-  EXPECT_EQ(actual.hash, expected.hash) << what;
-}
 
 // A clip value that some steps exceed and others do not.
 double median_norm(const TrainingRun& run) {
@@ -43,7 +37,7 @@ void sweep(const TrainingRun& one_rank, const std::vector<TrainingRun>& runs, co
       run.grad_clip = clip;
       run.optimistic = true;
       const Outcome outcome = train(run, delays);
-      expect_same(outcome, expected, what);
+      expect_equal(outcome, expected, what);
       // Nothing runs ahead behind the last step, and behind those that a validation follows.
       const int could_be_redone = run.steps - 1 - (run.validate_every > 0 ? (run.steps - 1) / run.validate_every : 0);
       if (clip == 0.0 || clip == 1e9) {

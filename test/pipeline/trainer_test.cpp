@@ -7,19 +7,13 @@
 
 #include "pipeline/schedule_catalog.h"
 #include "pipeline/trainer.h"
+#include "test/pipeline/expect_equal.h"
 #include "test/pipeline/training_runs.h"
 
 namespace train_gpt::test {
 namespace {
 
 using TrainingRun = train_gpt::test::Run;
-
-void expect_equal(const Outcome& actual, const Outcome& expected, const std::string& what) {
-  EXPECT_EQ(actual.losses, expected.losses) << what;
-  EXPECT_EQ(actual.norms, expected.norms) << what;
-  EXPECT_EQ(actual.validation, expected.validation) << what;
-  EXPECT_EQ(actual.hash, expected.hash) << what;
-}
 
 TEST(Trainer, LearnsOnOneRank) {
   const Outcome run = train({.steps = 3});
