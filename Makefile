@@ -11,7 +11,7 @@ SANITIZE ?= 0
 BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,$(if $(filter thread,$(SANITIZE)),build-thread,build))
 MAKEFLAGS += --no-print-directory --jobs=$(shell nproc)
 .DEFAULT_GOAL := all
-FOLDERS := commands pipeline model data kernels/cpu kernels
+FOLDERS := $(patsubst %/,%,commands/ $(wildcard commands/*/) $(wildcard pipeline/*/)) model data kernels/cpu kernels
 SCRIPTED_GOALS := deps format help clean
 # These two must work on a fresh machine: what is missing is installed (with apt, as root), not only named.
 INSTALL ?= $(if $(filter demo test check,$(MAKECMDGOALS)),1)
@@ -74,7 +74,7 @@ WITHOUT_NCCL = $(if $(NCCL_LIBS),,kernels/cuda/nccl_%)
 NVCC_OBJECTS = $(patsubst %.cu,$(NVCC_BUILD)/%.o,$(filter-out $(WITHOUT_NCCL),$(wildcard kernels/cuda/*.cu)))
 CUDA_OBJECTS = $(NVCC_OBJECTS) $(filter-out $(WITHOUT_NCCL:%=$(BUILD)/%),$(call objects,kernels/cuda))
 $(BUILD)/kernels/cuda/%.o: CXXFLAGS_ALL += $(CUDA_CFLAGS) $(NCCL_CFLAGS) $(if $(NCCL_LIBS),,-DTRAIN_GPT_WITHOUT_NCCL)
-$(BUILD)/commands/session.o: CXXFLAGS_ALL += -DTRAIN_GPT_CUDA
+$(BUILD)/commands/run/session.o: CXXFLAGS_ALL += -DTRAIN_GPT_CUDA
 
 # Registers that spill to memory are an error: the kernels are sized so that none do.
 $(NVCC_OBJECTS): $(NVCC_BUILD)/%.o: %.cu $(BUILD)/cuda.mk
@@ -89,7 +89,7 @@ $(BUILD)/cuda_archs: always
 	@mkdir -p $(BUILD)
 	@echo '$(if $(CUDA_NVCC),$(CUDA_ARCHS))' | cmp -s - $@ || echo '$(if $(CUDA_NVCC),$(CUDA_ARCHS))' > $@
 .PHONY: always
-$(BUILD)/train_gpt $(BUILD)/commands/session.o: $(BUILD)/cuda_archs
+$(BUILD)/train_gpt $(BUILD)/commands/run/session.o: $(BUILD)/cuda_archs
 
 $(LIBRARY): $(LIBRARY_OBJECTS)
 	@rm -f $@ && ar rcs $@ $^
@@ -104,19 +104,19 @@ train_gpt: $(BUILD)/train_gpt
 # ---- tests: one GoogleTest binary per folder of test/ -------------------------------------------------------------------
 SUITES := kernels model data pipeline commands
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp)) $$(LIBRARY)
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(LIBRARY)
 	@echo "  link $$@"
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$^ -o $$@ -lgtest -lgtest_main $$(LDLIBS_ALL)
 endef
 $(foreach s,$(SUITES),$(eval $(call suite_rule,$(s))))
 # These run the program itself.
 $(BUILD)/test_commands: | $(BUILD)/train_gpt
-EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp),$(s)))
+EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp test/$(s)/*/*.cpp),$(s)))
 
 
 # Every schedule over MPI, many cases in one job.
 MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(shell command -v mpirun.mpich || echo mpirun))
-$(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/training_runs.o $(LIBRARY)
+$(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
 

@@ -4,15 +4,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "commands/cli/help.h"
+#include "commands/cli/options.h"
 #include "commands/evaluate.h"
 #include "commands/generate.h"
-#include "commands/help.h"
-#include "commands/launch.h"
-#include "commands/options.h"
 #include "commands/plan.h"
 #include "commands/prepare.h"
 #include "commands/profile.h"
-#include "commands/session.h"
+#include "commands/run/launch.h"
+#include "commands/run/session.h"
 #include "commands/simulate.h"
 #include "commands/status.h"
 #include "commands/train.h"

@@ -1,6 +1,6 @@
 #include "commands/evaluate.h"
 
-#include "commands/training_run.h"
+#include "commands/run/training_run.h"
 
 namespace train_gpt {
 

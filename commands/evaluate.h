@@ -2,7 +2,7 @@
 // rank.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

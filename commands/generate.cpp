@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <sstream>
 
-#include "commands/run_setup.h"
-#include "commands/session.h"
+#include "commands/run/session.h"
+#include "commands/run/setup.h"
 #include "data/byte_tokenizer.h"
-#include "pipeline/schedule_catalog.h"
+#include "pipeline/schedule/catalog.h"
 
 namespace train_gpt {
 namespace {

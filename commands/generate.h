@@ -1,7 +1,7 @@
 // train_gpt generate: continues a prompt with a model file. Runs on every rank.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "commands/run_log.h"
-#include "commands/run_setup.h"
-#include "pipeline/plan_memory.h"
-#include "pipeline/schedule_csv.h"
-#include "pipeline/validate.h"
+#include "commands/run/log.h"
+#include "commands/run/setup.h"
+#include "pipeline/plan/plan_bytes.h"
+#include "pipeline/schedule/csv.h"
+#include "pipeline/simulate/validate.h"
 
 namespace train_gpt {
 namespace {

@@ -1,7 +1,7 @@
 // `train_gpt plan`: everything short of training, without MPI and for machines that one does not have.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

@@ -1,7 +1,7 @@
 // train_gpt prepare --text GLOB --output FILE --tokenizer bytes
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
-#include "commands/run_setup.h"
-#include "commands/session.h"
-#include "pipeline/plan_memory.h"
-#include "pipeline/profile.h"
+#include "commands/run/session.h"
+#include "commands/run/setup.h"
+#include "pipeline/plan/plan_bytes.h"
+#include "pipeline/planner/unit_profile.h"
 
 namespace train_gpt {
 

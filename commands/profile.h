@@ -1,7 +1,7 @@
 // `train_gpt profile`: measures what units and messages cost on this machine, for the sizes of the options.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

@@ -11,9 +11,9 @@
 #include <stdexcept>
 
 #include "commands/simulate_schedules.h"
-#include "pipeline/draw_table.h"
-#include "pipeline/draw_timeline.h"
-#include "pipeline/schedule_csv.h"
+#include "pipeline/draw/table.h"
+#include "pipeline/draw/timeline.h"
+#include "pipeline/schedule/csv.h"
 
 namespace train_gpt {
 namespace {

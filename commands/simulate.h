@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

@@ -4,11 +4,11 @@
 #include <stdexcept>
 
 #include "model/config.h"
-#include "pipeline/draw_table.h"
-#include "pipeline/schedule_catalog.h"
-#include "pipeline/schedule_csv.h"
-#include "pipeline/search.h"
-#include "pipeline/validate.h"
+#include "pipeline/draw/table.h"
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/csv.h"
+#include "pipeline/search/search.h"
+#include "pipeline/simulate/validate.h"
 
 namespace train_gpt {
 namespace {

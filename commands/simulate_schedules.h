@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "commands/options.h"
-#include "pipeline/schedule.h"
-#include "pipeline/simulate.h"
+#include "commands/cli/options.h"
+#include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
 

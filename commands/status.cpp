@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "pipeline/draw_table.h"
-#include "pipeline/state_file.h"
+#include "pipeline/draw/table.h"
+#include "pipeline/train/state_file.h"
 
 namespace train_gpt {
 namespace {

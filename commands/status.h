@@ -1,7 +1,7 @@
 // train_gpt status DIR: where every rank of a run is, or was when it ended. Needs no MPI.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

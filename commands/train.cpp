@@ -1,7 +1,7 @@
 #include "commands/train.h"
 
-#include "commands/training_run.h"
-#include "pipeline/watchdog.h"
+#include "commands/run/training_run.h"
+#include "pipeline/train/watchdog.h"
 
 namespace train_gpt {
 

@@ -1,7 +1,7 @@
 // train_gpt train: the default command.
 #pragma once
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 

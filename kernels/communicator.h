@@ -1,6 +1,6 @@
 // Communicator: what flows between ranks. Point-to-point messages travel on channels (ordered FIFOs, see
-// pipeline/schedule.h); collectives serve gradients, norms and plans. One implementation per world: MPI (cpu device),
-// NCCL (cuda device), local (ranks are threads of one process: tests, ThreadSanitizer).
+// pipeline/schedule/schedule.h); collectives serve gradients, norms and plans. One implementation per world: MPI (cpu
+// device), NCCL (cuda device), local (ranks are threads of one process: tests, ThreadSanitizer).
 //
 // No call blocks inside a library: whoever waits calls progress() in between (wait_until below), so that a rank that
 // waits leaves its core to the others, and a rank that computes keeps its messages moving by calling progress() from

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "commands/action_time.h"
-#include "pipeline/schedule_catalog.h"
+#include "commands/run/action_time.h"
+#include "pipeline/schedule/catalog.h"
 #include "test/commands/program.h"
 #include "test/golden_formula.h"
 

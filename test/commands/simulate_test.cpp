@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/options.h"
+#include "commands/cli/options.h"
 
 namespace train_gpt {
 namespace {
@@ -181,7 +181,7 @@ TEST_F(SimulateCommand, DrawsAllThatWasAskedFor) {
 TEST_F(SimulateCommand, ThePictureOfReadmeIsWhatTheProgramDraws) {
   const std::string file = path("schedules.svg");
   run("--stages 4 --micro-batches 6 --schedule 1f1b,zb-h1,zb-v --svg " + file);
-  EXPECT_EQ(content(file), content("pipeline/schedules.svg")) << "draw it again: see README.md";
+  EXPECT_EQ(content(file), content("docs/schedules.svg")) << "draw it again: see README.md";
 }
 
 TEST_F(SimulateCommand, CostsThatDoNotFitOneScheduleLeaveItOutOfAll) {

@@ -2,7 +2,7 @@
 # build/rooflines-gpu. build/rooflines-plain is the latter under the emulator, with tiny sizes part of make check.
 
 GPU_TEST_OBJECTS := $(patsubst test/%.cpp,$(BUILD)/on_gpu/%.o,$(wildcard test/cuda/*_test.cpp) test/cuda/on_gpu/main.cpp \
-  test/kernels/reference.cpp test/pipeline/training_runs.cpp)
+  test/kernels/reference.cpp test/pipeline/train/training_runs.cpp)
 $(BUILD)/on_gpu/%.o: test/%.cpp $(BUILD)/config.mk
 	@mkdir -p $(@D)
 	@echo "  c++ on GPUs  $<"

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/gpu_peak.h"
+#include "commands/run/gpu_peak.h"
 #include "kernels/device.h"
 
 namespace train_gpt {

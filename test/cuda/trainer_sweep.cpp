@@ -20,10 +20,10 @@
 #include "kernels/cuda/gpu_communicator.h"
 #include "kernels/cuda/staged_communicator.h"
 #include "model/checkpoint.h"
-#include "pipeline/schedule_catalog.h"
-#include "pipeline/trainer.h"
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/train/trainer.h"
 #include "test/golden_formula.h"
-#include "test/pipeline/training_runs.h"
+#include "test/pipeline/train/training_runs.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 TRAINER_SWEEP := test/cuda/trainer_sweep.cpp $(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp)
 # The rest as the product has it.
-TRAINER_SWEEP_LIBRARY := $(BUILD)/test/pipeline/training_runs.o $(LIBRARY)
+TRAINER_SWEEP_LIBRARY := $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
 
 define trainer_sweep_program
 $(BUILD)/trainer_sweep-$(1): $$(call emulator_needs,$(1),$$(TRAINER_SWEEP),nccl) $$(TRAINER_SWEEP_LIBRARY)
@@ -23,8 +23,8 @@ $(BUILD)/trainer_sweep-mutated: $(call emulator_needs,race,$(MUTATED_SWEEP),nccl
 endif
 
 # The program itself on emulated GPUs, and the tests that run it: build/train_gpt-emulated, build/test_gpu_program.
-EMULATED_PROGRAM := commands/session.cpp $(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp)
-$(BUILD)/emulator/plain/commands/session.o: EMULATOR_USER_FLAGS += -DTRAIN_GPT_CUDA
+EMULATED_PROGRAM := commands/run/session.cpp $(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp)
+$(BUILD)/emulator/plain/commands/run/session.o: EMULATOR_USER_FLAGS += -DTRAIN_GPT_CUDA
 $(BUILD)/train_gpt-emulated: $(BUILD)/train_gpt.o $(call emulator_needs,plain,$(EMULATED_PROGRAM),nccl) $(LIBRARY)
 	@echo "  link $@"
 	@$(call emulator_link,plain,$(EMULATED_PROGRAM),nccl) $(BUILD)/train_gpt.o $(LIBRARY) $(LDLIBS_ALL)
@@ -46,7 +46,7 @@ test-cuda-trainer: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
 # In the order that shows a missing wait always, and in random ones, with the sanitizers and the race detector; then every event
 # wait between streams left out once, and every call that orders messages and the compute stream.
 TRAINER_MUTATED = env EMULATOR_STREAMS=latest EMULATOR_DEVICES=4 timeout 100 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-plain
-TRAINER_MUTATED_CALLS := kernels/cuda/nccl_communicator.cpp kernels/cuda/staged_communicator.cpp pipeline/executor.cpp pipeline/trainer_reductions.cpp
+TRAINER_MUTATED_CALLS := kernels/cuda/nccl_communicator.cpp kernels/cuda/staged_communicator.cpp pipeline/train/executor.cpp pipeline/train/trainer_reductions.cpp
 check-cuda-trainer: $(EMULATOR_BUILDS:%=$(BUILD)/trainer_sweep-%) $(BUILD)/test_gpu_program $(BUILD)/rooflines-plain
 	@$(BUILD)/rooflines-plain --small > /dev/null
 	@scripts/run_tests.sh $(BUILD)/test_gpu_program 'EMULATOR_STREAMS=latest $(call trainer_sweep,plain) --full' \

@@ -3,7 +3,7 @@
 
 #include "kernels/local_communicator.h"
 #include "test/cuda/cuda_fixture.h"
-#include "test/pipeline/training_runs.h"
+#include "test/pipeline/train/training_runs.h"
 
 namespace train_gpt {
 namespace {

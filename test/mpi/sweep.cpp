@@ -22,8 +22,8 @@
 
 #include "kernels/cpu/mpi_communicator.h"
 #include "kernels/injected_delays.h"
-#include "pipeline/schedule_catalog.h"
-#include "test/pipeline/training_runs.h"
+#include "pipeline/schedule/catalog.h"
+#include "test/pipeline/train/training_runs.h"
 
 namespace {
 

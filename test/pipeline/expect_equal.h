@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "test/pipeline/training_runs.h"
+#include "test/pipeline/train/training_runs.h"
 
 namespace train_gpt::test {
 

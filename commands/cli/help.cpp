@@ -1,0 +1,70 @@
+#include "commands/cli/help.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "commands/cli/options_declaration.h"
+#include "commands/cli/options_table.h"
+
+namespace train_gpt {
+namespace {
+
+std::string summary_of(Command command) {
+  for (const CommandSpec& spec : command_table()) {
+    if (spec.command == command) return spec.help;
+  }
+  return "";
+}
+
+std::string usage_of(Command command) {
+  const std::string name = to_string(command);
+  const bool launched = command == Command::train || command == Command::evaluate || command == Command::profile ||
+                        command == Command::generate;
+  const std::string words = command == Command::status ? " [DIR]" : " [--option value ...]";
+  return (launched ? "mpirun -n RANKS ./train_gpt " : "./train_gpt ") + name + words;
+}
+
+std::string command_list() {
+  std::string text = "A pipeline-parallel GPT trainer.\n\nCommands:\n";
+  for (const CommandSpec& spec : command_table()) {
+    const std::string name = spec.name;
+    text += "  " + name + std::string(10 - name.size(), ' ') + spec.help + "\n";
+  }
+  return text + "\n`./train_gpt COMMAND --help` shows the options of a command. Those of train:\n\n";
+}
+
+std::string notes_on(Command command) {
+  std::string text;
+  if (command == Command::simulate) {
+    text +=
+        "\nModel, batch and precision only tell how large a message is: they need --cost-bandwidth (except "
+        "--micro-batches).\n";
+  }
+  const std::vector<OptionSpec>& table = option_table();
+  const bool takes_patterns = std::any_of(table.begin(), table.end(), [&](const OptionSpec& spec) {
+    return spec.belongs_to(command) && !spec.is_flag() && std::string(spec.argument) == "GLOB";
+  });
+  if (takes_patterns) text += "\nQuote patterns, so that the shell does not expand them: 'data/*.bin'.\n";
+  return text;
+}
+
+}  // namespace
+
+std::string help_text(const Options& options) {
+  cxxopts::Options declared = declare_options(options.command);
+  declared.set_width(100);
+  std::vector<std::string> groups;
+  for (const OptionSpec& spec : option_table()) {
+    if (!spec.belongs_to(options.command)) continue;
+    if (groups.empty() || groups.back() != to_string(spec.group)) groups.emplace_back(to_string(spec.group));
+  }
+  groups.emplace_back("Help");
+  const std::string name = to_string(options.command);
+  std::string text = options.command_named ? name + ": " + summary_of(options.command) + "\n\n" : command_list();
+  text += "Usage: " + usage_of(options.command) + "\n";
+  // cxxopts begins with the program's name and a usage line of its own.
+  const std::string laid_out = declared.help(groups);
+  return text + laid_out.substr(laid_out.find("\n\n") + 1) + notes_on(options.command);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,213 @@
+// The command line as plain data: which command, and every option in the groups in which --help shows them.
+//
+// Each option has a default here and nowhere else. What was checked already when a command sees these structs: every
+// number is complete and in range, every name of a closed set is known, the option belongs to the command, and no two
+// options contradict each other. What needs a model, a file or the number of ranks to decide is the command's business.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/optimizer.h"
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+// Where `make demo` puts the tokens that it prepares from the project's own sources.
+inline constexpr const char* kDemoTrainData = "out/demo/train.bin";
+
+// --max-seq-len if neither it nor a model file is given.
+inline constexpr std::int64_t kDefaultMaxSeqLen = 1024;
+
+enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status };
+
+struct DataOptions {
+  std::string train_data = kDemoTrainData;  // glob
+  std::string val_data;                     // glob; empty: no validation
+  bool shuffle = true;
+  std::uint64_t seed = 1;  // of sample order, initial parameters and sampling
+
+  bool operator==(const DataOptions&) const = default;
+};
+
+struct ModelOptions {
+  std::string preset = "d6";                // --model, unless all three sizes are given
+  std::optional<std::int64_t> layers;       // all three or none
+  std::optional<std::int64_t> heads;        //
+  std::optional<std::int64_t> hidden;       //
+  bool tied = true;                         //
+  std::optional<std::int64_t> vocab;        // not given: from the token file's manifest, else 50257
+  std::optional<std::int64_t> max_seq_len;  // not given: kDefaultMaxSeqLen
+  std::string init_file;                    // empty: random. A file gives all of the above.
+
+  bool operator==(const ModelOptions&) const = default;
+};
+
+struct BatchOptions {
+  std::int64_t seq_len = 256;              // T
+  std::int64_t micro_batch_size = 4;       // b, rows
+  int micro_batches = 8;                   // m, per step and pipeline
+  bool micro_batches_given = false;        // a schedule file has an m of its own
+  int data_parallel = 1;                   // d
+  std::optional<int> accumulation_groups;  // G, divides m; not given: 1, or 2 where a schedule has two directions
+
+  std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
+
+  bool operator==(const BatchOptions&) const = default;
+};
+
+enum class OptimizerStep : std::uint8_t { synchronous, optimistic };
+
+struct OptimizerOptions {
+  double learning_rate = 3e-4;
+  LearningRateShape lr_schedule = LearningRateShape::cosine;
+  std::int64_t warmup_steps = 0;
+  double min_lr_fraction = 0.1;  // of learning_rate, at the end of the decay
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double grad_clip = 1.0;  // largest global norm; 0: off
+  OptimizerStep optimizer_step = OptimizerStep::synchronous;
+
+  bool operator==(const OptimizerOptions&) const = default;
+};
+
+constexpr int kLargestThreads = 1024;  // per rank
+
+struct RunOptions {
+  std::int64_t steps = 1000;          // in total, also after a resume
+  std::int64_t val_every = 100;       // steps; 0: only after the last. Without val_data: never
+  std::int64_t val_batches = 4;       // of rows() rows
+  std::int64_t sample_every = 0;      // steps; 0: never
+  std::string output = "out";         // directory of log.jsonl and checkpoints (status: the word DIR)
+  std::int64_t checkpoint_every = 0;  // steps; 0: only after the last
+  int keep = 3;                       // newest checkpoints that are kept
+  std::string resume;                 // "latest", a path, or empty: start anew
+  std::string trace;                  // Chrome trace file; empty: none
+  std::string svg;                    // timeline of one step; empty: none
+  int threads = 0;                    // per rank; 0: OMP_NUM_THREADS, else cores / ranks on the host
+
+  bool operator==(const RunOptions&) const = default;
+};
+
+struct PartitionOption {
+  enum class Kind : std::uint8_t { measured, uniform, list };
+  Kind kind = Kind::measured;
+  std::vector<int> units;  // per virtual stage, if a list
+
+  bool operator==(const PartitionOption&) const = default;
+};
+
+struct RecomputeOption {
+  enum class Kind : std::uint8_t { none, automatic, list };
+  Kind kind = Kind::none;
+  std::vector<int> units;  // recomputed per virtual stage, if a list
+
+  bool operator==(const RecomputeOption&) const = default;
+};
+
+struct PipelineOptions {
+  std::vector<std::string> schedules = {"1f1b"};  // one; simulate: also several, "all" is spelled out here
+  bool all_schedules = false;                     // simulate: "all" was asked for, so what is not legal is left out
+  int chunks = 0;                                 // v; 0: the schedule's default. See chunks_for
+  int group_size = 0;                             // g; 0: the smallest legal one. See group_size_for
+  std::string schedule_file;                      // CSV; replaces `schedules`
+  PartitionOption partition;
+  std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now
+  RecomputeOption recompute;
+  std::int64_t memory_limit = 0;  // bytes per rank; 0: what the device has
+
+  const std::string& schedule() const { return schedules.front(); }
+  // What --chunks and --group-size mean for one of several schedules: 0, its default, where they do not apply.
+  int chunks_for(const std::string& name) const;
+  int group_size_for(const std::string& name) const;
+
+  bool operator==(const PipelineOptions&) const = default;
+};
+
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, timed };
+
+struct DeviceOptions {
+  DeviceKind device = DeviceKind::automatic;
+  std::optional<Precision> precision;  // not given: bf16 on cuda, fp32 elsewhere
+
+  bool operator==(const DeviceOptions&) const = default;
+};
+
+struct CostOptions {
+  int stages = 0;      // p; 0: not given
+  Costs costs;         // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
+  bool given = false;  // any --cost-... was given
+
+  bool operator==(const CostOptions&) const = default;
+};
+
+enum class Objective : std::uint8_t { makespan, span };
+
+struct SimulateOutputOptions {
+  bool ascii = false;
+  bool json = false;
+  std::string svg;
+  std::string csv;
+  Objective objective = Objective::makespan;
+  double memory_limit = 0.0;   // in units of peak_live; 0: none
+  double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
+
+  bool operator==(const SimulateOutputOptions&) const = default;
+};
+
+struct TestingOptions {
+  std::string inject_delay;        // empty: none
+  bool synchronous_sends = false;  // every send waits for its receive
+
+  bool operator==(const TestingOptions&) const = default;
+};
+
+struct PrepareOptions {
+  std::string text;    // glob
+  std::string output;  // token file
+  std::string tokenizer = "bytes";
+
+  bool operator==(const PrepareOptions&) const = default;
+};
+
+struct GenerateOptions {
+  std::string prompt;
+  std::int64_t tokens = 256;
+  double temperature = 1.0;  // 0: always the likeliest token
+
+  bool operator==(const GenerateOptions&) const = default;
+};
+
+struct Options {
+  Command command = Command::train;
+  DataOptions data;
+  ModelOptions model;
+  BatchOptions batch;
+  OptimizerOptions optimizer;
+  RunOptions run;
+  PipelineOptions pipeline;
+  DeviceOptions device;
+  CostOptions costs;
+  SimulateOutputOptions simulate;
+  TestingOptions testing;
+  PrepareOptions prepare;
+  GenerateOptions generate;
+
+  bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for
+  bool command_named = false;  // otherwise it is train, by default
+
+  bool operator==(const Options&) const = default;
+};
+
+// `arguments`: the words after the program's name. Throws std::invalid_argument with one message that names the option,
+// the value found and what would be right.
+Options parse_options(const std::vector<std::string>& arguments);
+
+const char* to_string(Command command);
+
+}  // namespace train_gpt

@@ -1,0 +1,167 @@
+#include "commands/cli/options_check.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <stdexcept>
+#include <vector>
+
+#include "commands/cli/options_value.h"
+#include "model/config.h"
+#include "pipeline/schedule/catalog.h"
+
+namespace train_gpt {
+namespace {
+
+using Given = std::set<std::string>;
+
+[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+// The first of `names` that was given, with dashes; empty if none was.
+std::string first_given(const Given& given, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (given.contains(name)) return std::string("--") + name;
+  }
+  return "";
+}
+
+void require(const Given& given, const std::string& command, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (!given.contains(name)) refuse(command + " needs --" + name + "; see train_gpt " + command + " --help");
+  }
+}
+
+void check_required(const Options& options, const Given& given) {
+  const std::string command = to_string(options.command);
+  if (options.command == Command::evaluate) require(given, command, {"init", "val-data"});
+  if (options.command == Command::generate) require(given, command, {"init"});
+  if (options.command == Command::prepare) require(given, command, {"text", "output"});
+  if (options.command == Command::simulate && !given.contains("schedule-file")) require(given, command, {"stages"});
+}
+
+void check_model(const Options& options, const Given& given) {
+  const ModelOptions& model = options.model;
+  const std::string size = first_given(given, {"layers", "heads", "hidden"});
+  if (!size.empty() && given.contains("model"))
+    refuse("--model and " + size + " contradict each other: give one of them");
+  if (!size.empty() && !(model.layers && model.heads && model.hidden)) {
+    refuse(size + " alone does not make a model: give --layers, --heads and --hidden together, or --model");
+  }
+  if (model.layers) {
+    ModelConfig sizes;
+    sizes.layers = *model.layers;
+    sizes.heads = *model.heads;
+    sizes.hidden = *model.hidden;
+    check(sizes);
+  }
+  const std::string fixed = first_given(given, {"model", "layers", "heads", "hidden", "tied", "vocab", "max-seq-len"});
+  if (!model.init_file.empty() && !fixed.empty()) {
+    refuse(fixed + " and --init " + model.init_file +
+           " contradict each other: the file gives the sizes; leave out one");
+  }
+  const std::int64_t positions = model.max_seq_len.value_or(kDefaultMaxSeqLen);
+  if (model.init_file.empty() && options.command != Command::simulate && options.batch.seq_len > positions) {
+    refuse("--seq-len " + std::to_string(options.batch.seq_len) + " exceeds --max-seq-len " +
+           std::to_string(positions) + "; raise --max-seq-len or lower --seq-len");
+  }
+}
+
+// Rows, tokens and samples are counted in 64 bits.
+void check_batch(const Options& options) {
+  const BatchOptions& batch = options.batch;
+  std::int64_t tokens = 1;
+  for (const std::int64_t factor : {batch.seq_len, batch.micro_batch_size, std::int64_t{batch.micro_batches},
+                                    std::int64_t{batch.data_parallel}, options.run.steps}) {
+    if (__builtin_mul_overflow(tokens, factor, &tokens)) {
+      refuse("--seq-len, --micro-batch-size, --micro-batches, --data-parallel and --steps together make more than " +
+             std::string("2^63 tokens; lower one of them"));
+    }
+  }
+  const int groups = batch.accumulation_groups.value_or(1);
+  if (batch.micro_batches % groups != 0) {
+    refuse("--accumulation-groups " + std::to_string(groups) + " does not divide --micro-batches " +
+           std::to_string(batch.micro_batches));
+  }
+}
+
+void check_training(const Options& options, const Given& given) {
+  if (options.command != Command::train) return;
+  const std::string validation = first_given(given, {"val-every", "val-batches"});
+  if (!validation.empty() && options.data.val_data.empty()) refuse(validation + " needs --val-data");
+  if (given.contains("min-lr-fraction") && options.optimizer.lr_schedule == LearningRateShape::constant) {
+    refuse("--min-lr-fraction has no meaning with --lr-schedule constant; leave out one");
+  }
+}
+
+std::string fixed_chunks(const std::string& name) {
+  return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";
+}
+
+// Several schedules (simulate): an option has to mean something to one of them.
+void check_schedule(const Options& options, const Given& given) {
+  const PipelineOptions& pipeline = options.pipeline;
+  const std::string chosen = first_given(given, {"schedule", "chunks", "group-size"});
+  if (!pipeline.schedule_file.empty()) {
+    if (!chosen.empty())
+      refuse(chosen + " and --schedule-file contradict each other: the file is the schedule; leave out one");
+    return;
+  }
+  const std::vector<std::string>& names = pipeline.schedules;
+  const auto takes_these_chunks = [&](const std::string& name) { return pipeline.chunks_for(name) == pipeline.chunks; };
+  if (pipeline.chunks != 0 && std::none_of(names.begin(), names.end(), takes_these_chunks)) {
+    refuse("--chunks " + std::to_string(pipeline.chunks) + " is not possible: " +
+           (names.front() == "auto" ? "--schedule auto chooses it" : fixed_chunks(names.front())));
+  }
+  const auto takes_group = [&](const std::string& name) { return pipeline.group_size_for(name) != 0; };
+  if (pipeline.group_size != 0 && std::none_of(names.begin(), names.end(), takes_group)) {
+    std::vector<std::string> takers;
+    std::copy_if(schedule_names().begin(), schedule_names().end(), std::back_inserter(takers), takes_group_size);
+    refuse("--group-size has no meaning for --schedule " + names.front() + "; " + either(takers) + " take it");
+  }
+}
+
+void check_device(const Options& options, const Given& given) {
+  const DeviceOptions& device = options.device;
+  if (device.device == DeviceKind::cpu && device.precision == Precision::bf16) {
+    refuse("--precision bf16 needs --device cuda; the cpu computes in fp32");
+  }
+  const std::string cost = first_given(
+      given, {"cost-forward", "cost-input", "cost-weight", "cost-comm", "cost-bandwidth", "cost-fused", "stages"});
+  const bool runs = options.command == Command::train || options.command == Command::evaluate;
+  if (runs && !cost.empty() && device.device != DeviceKind::timed) {
+    refuse(cost + " has no meaning where time is real; it needs --device timed, simulate or plan");
+  }
+  if (options.costs.given && !options.pipeline.profile.empty()) {
+    refuse(cost + " and --profile contradict each other: both say what things cost; leave out one");
+  }
+}
+
+void check_simulation(const Options& options, const Given& given) {
+  if (options.command != Command::simulate) return;
+  const std::string size =
+      first_given(given, {"model", "layers", "heads", "hidden", "seq-len", "micro-batch-size", "precision"});
+  if (!size.empty() && !given.contains("cost-bandwidth")) {
+    refuse(size + " only tells how large a message is, which has no meaning without --cost-bandwidth");
+  }
+  if (options.simulate.ascii && options.simulate.json) {
+    refuse("--ascii and --json contradict each other: --json prints one array and nothing else");
+  }
+  const std::vector<std::string>& names = options.pipeline.schedules;
+  if (given.contains("csv") && names.size() > 1) refuse("--csv writes one schedule; name one with --schedule");
+  if (given.contains("objective") && std::find(names.begin(), names.end(), "auto") == names.end()) {
+    refuse("--objective has no meaning without --schedule auto");
+  }
+}
+
+}  // namespace
+
+void check_together(const Options& options, const Given& given) {
+  check_required(options, given);
+  check_model(options, given);
+  check_batch(options);
+  check_training(options, given);
+  check_schedule(options, given);
+  check_device(options, given);
+  check_simulation(options, given);
+}
+
+}  // namespace train_gpt

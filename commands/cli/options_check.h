@@ -1,0 +1,14 @@
+// Options that are fine alone and wrong together.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "commands/cli/options.h"
+
+namespace train_gpt {
+
+// given: the names that were on the command line, without dashes. Throws std::invalid_argument naming the options.
+void check_together(const Options& options, const std::set<std::string>& given);
+
+}  // namespace train_gpt

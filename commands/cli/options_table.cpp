@@ -1,0 +1,385 @@
+#include "commands/cli/options_table.h"
+
+#include <algorithm>
+
+#include "model/config.h"
+#include "pipeline/schedule/catalog.h"
+
+namespace train_gpt {
+namespace {
+
+using Value = OptionValue;
+
+constexpr CommandSet kTrain = only(Command::train);
+constexpr CommandSet kEvaluate = only(Command::evaluate);
+constexpr CommandSet kSimulate = only(Command::simulate);
+constexpr CommandSet kPlan = only(Command::plan);
+constexpr CommandSet kProfile = only(Command::profile);
+constexpr CommandSet kPrepare = only(Command::prepare);
+constexpr CommandSet kGenerate = only(Command::generate);
+constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
+constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
+constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
+
+constexpr int kLargestCount = 1 << 20;                        // ranks, micro-batches
+constexpr int kLargestLayers = 1 << 16;                       // plans take 50 us for each
+constexpr int kLargestChunks = 1 << 10;                       // so that p * v is an int
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;  // sizes of a model or a batch
+constexpr std::int64_t kLargestSteps = std::int64_t{1} << 40;
+constexpr double kLargestCost = 1e12;     // ms, 30 years: timelines and sums of them stay finite
+constexpr double kLeastBandwidth = 1e-9;  // GB/s: one byte per second
+constexpr double kLargestMemory = 1e6;    // activations
+
+const char* schedule_help() {
+  static const std::string text = [] {
+    std::string names;
+    for (const std::string& name : schedule_names()) names += name + ", ";
+    return names + "or auto: search for the best";
+  }();
+  return text.c_str();
+}
+
+void set_schedules(Options& o, const Value& v) {
+  std::vector<std::string> known = schedule_names();
+  known.emplace_back("auto");
+  const bool several = o.command == Command::simulate;
+  PipelineOptions& pipeline = o.pipeline;
+  pipeline.all_schedules = several && v.raw() == "all";
+  pipeline.schedules = pipeline.all_schedules ? schedule_names() : v.words();
+  if (!several && (pipeline.schedules.size() > 1 || v.raw() == "all")) {
+    v.refuse("names several schedules; only simulate takes a list");
+  }
+  if (several) known.emplace_back("all");
+  for (const std::string& name : pipeline.schedules) {
+    if (name == "all") v.refuse("mixes all with names; give all alone");
+    if (std::find(known.begin(), known.end(), name) == known.end()) v.refuse_unknown(name, known);
+  }
+}
+
+bool is_list(const Value& v) {
+  return !v.raw().empty() && v.raw().find_first_not_of("0123456789,-") == std::string::npos;
+}
+
+void set_partition(Options& o, const Value& v) {
+  PartitionOption& partition = o.pipeline.partition;
+  if (v.raw() == "measured") {
+    partition.kind = PartitionOption::Kind::measured;
+  } else if (v.raw() == "uniform") {
+    partition.kind = PartitionOption::Kind::uniform;
+  } else if (is_list(v)) {
+    partition = {PartitionOption::Kind::list, v.integers(1)};
+  } else {
+    v.refuse("is not known; give measured, uniform or a list of units per virtual stage such as 5,4,4,5");
+  }
+}
+
+void set_recompute(Options& o, const Value& v) {
+  RecomputeOption& recompute = o.pipeline.recompute;
+  if (v.raw() == "none") {
+    recompute.kind = RecomputeOption::Kind::none;
+  } else if (v.raw() == "auto") {
+    recompute.kind = RecomputeOption::Kind::automatic;
+  } else if (is_list(v)) {
+    recompute = {RecomputeOption::Kind::list, v.integers(0)};
+  } else {
+    v.refuse("is not known; give none, auto or a list of units per virtual stage such as 2,1,0,0");
+  }
+}
+
+std::vector<double>& cost(Options& o, std::vector<double> Costs::*which) {
+  o.costs.given = true;
+  return o.costs.costs.*which;
+}
+
+std::vector<OptionSpec> data_options() {
+  return {{"train-data", "GLOB", kDemoTrainData, kTrain | kPlan | kProfile,
+           "token files to train on; the default is what `make demo` prepares",
+           [](Options& o, const Value& v) { o.data.train_data = v.text(); }},
+          {"val-data", "GLOB", nullptr, kTrain | kEvaluate, "token files to validate on",
+           [](Options& o, const Value& v) { o.data.val_data = v.text(); }},
+          {"shuffle", "true|false", "true", kTrain, "read windows in random order; false: consecutive windows",
+           [](Options& o, const Value& v) { o.data.shuffle = v.boolean(); }},
+          {"seed", "N", "1", kTrain | kGenerate, "of sample order, initial parameters and sampling",
+           [](Options& o, const Value& v) { o.data.seed = v.integer<std::uint64_t>(0); }}};
+}
+
+std::vector<OptionSpec> model_options() {
+  return {{"model", "NAME", "d6", kSized,
+           "d6, d12, d24, d36 or d48: layers/heads/hidden 6/6/384, 12/12/768, 24/16/1024, 36/20/1280, 48/25/1600",
+           [](Options& o, const Value& v) {
+             preset(v.raw());  // refuses what it does not know
+             o.model.preset = v.raw();
+           }},
+          {"layers", "N", nullptr, kSized, "with --heads and --hidden, instead of --model",
+           [](Options& o, const Value& v) { o.model.layers = v.integer<std::int64_t>(1, kLargestLayers); }},
+          {"heads", "N", nullptr, kSized, "divides --hidden",
+           [](Options& o, const Value& v) { o.model.heads = v.integer<std::int64_t>(1, kLargestCount); }},
+          {"hidden", "N", nullptr, kSized, "width C",
+           [](Options& o, const Value& v) { o.model.hidden = v.integer<std::int64_t>(1, kLargestSize); }},
+          {"tied", "true|false", "true", kTrain | kPlan | kProfile,
+           "one matrix serves as token embedding and as classifier",
+           [](Options& o, const Value& v) { o.model.tied = v.boolean(); }},
+          {"vocab", "N", nullptr, kTrain | kPlan | kProfile,
+           "number of ids; without it what the token file's manifest says, else 50257",
+           [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
+          {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
+           [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
+          {"init", "random|FILE", "random", kTrain | kPlan | kProfile,
+           "initial parameters; a model file gives the sizes, too",
+           [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
+          {"init", "FILE", nullptr, kEvaluate | kGenerate, "model file",
+           [](Options& o, const Value& v) { o.model.init_file = v.text(); }}};
+}
+
+std::vector<OptionSpec> batch_options() {
+  return {
+      {"seq-len", "T", "256", kPipelined | kProfile | kSimulate, "tokens per row",
+       [](Options& o, const Value& v) { o.batch.seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"micro-batch-size", "b", "4", kPipelined | kProfile | kSimulate, "rows per micro-batch",
+       [](Options& o, const Value& v) { o.batch.micro_batch_size = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"micro-batches", "m", "8", kPipelined | kSimulate, "per step and pipeline: a step is d*m*b rows",
+       [](Options& o, const Value& v) {
+         o.batch.micro_batches = v.integer<int>(1, kLargestCount);
+         o.batch.micro_batches_given = true;
+       }},
+      {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
+       [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
+      {"accumulation-groups", "G", nullptr, kTrain,
+       "sum gradients of m/G consecutive micro-batches first, then those sums; G divides m (default 1; dualpipe: 2)",
+       [](Options& o, const Value& v) { o.batch.accumulation_groups = v.integer<int>(1, kLargestCount); }}};
+}
+
+std::vector<OptionSpec> optimizer_options() {
+  return {
+      {"learning-rate", "X", "0.0003", kTrain, "largest rate",
+       [](Options& o, const Value& v) { o.optimizer.learning_rate = v.number(0); }},
+      {"lr-schedule", "NAME", "cosine", kTrain, "constant, cosine, linear or wsd, after the warm-up",
+       [](Options& o, const Value& v) { o.optimizer.lr_schedule = learning_rate_shape(v.raw()); }},
+      {"warmup-steps", "N", "0", kTrain, "the rate rises linearly over these steps",
+       [](Options& o, const Value& v) { o.optimizer.warmup_steps = v.integer<std::int64_t>(0, kLargestSteps); }},
+      {"min-lr-fraction", "X", "0.1", kTrain, "of --learning-rate, where the decay ends",
+       [](Options& o, const Value& v) { o.optimizer.min_lr_fraction = v.number(0, 1); }},
+      {"weight-decay", "X", "0.1", kTrain, "decoupled, of matrices only",
+       [](Options& o, const Value& v) { o.optimizer.weight_decay = v.number(0); }},
+      {"beta1", "X", "0.9", kTrain, "AdamW",
+       [](Options& o, const Value& v) { o.optimizer.beta1 = v.fraction_below_one(); }},
+      {"beta2", "X", "0.95", kTrain, "AdamW",
+       [](Options& o, const Value& v) { o.optimizer.beta2 = v.fraction_below_one(); }},
+      {"eps", "X", "1e-8", kTrain, "AdamW", [](Options& o, const Value& v) { o.optimizer.eps = v.positive_number(); }},
+      {"grad-clip", "X", "1.0", kTrain, "largest global gradient norm; 0: off (the norm is logged all the same)",
+       [](Options& o, const Value& v) { o.optimizer.grad_clip = v.number(0); }},
+      {"optimizer-step", "NAME", "synchronous", kTrain | kPlan,
+       "synchronous, or optimistic: update before the global norm is known, redo if it demands so",
+       [](Options& o, const Value& v) {
+         o.optimizer.optimizer_step = v.choice<OptimizerStep>(
+             {{"synchronous", OptimizerStep::synchronous}, {"optimistic", OptimizerStep::optimistic}});
+       }}};
+}
+
+std::vector<OptionSpec> run_options() {
+  return {
+      {"steps", "N", "1000", kTrain, "in total, also after a resume",
+       [](Options& o, const Value& v) { o.run.steps = v.integer<std::int64_t>(1, kLargestSteps); }},
+      {"val-every", "N", "100", kTrain, "validate before every Nth step and after the last; 0: after the last",
+       [](Options& o, const Value& v) { o.run.val_every = v.integer<std::int64_t>(0, kLargestSteps); }},
+      {"val-batches", "K", "4", kTrain | kEvaluate, "of one step's rows, from the start of --val-data",
+       [](Options& o, const Value& v) { o.run.val_batches = v.integer<std::int64_t>(1, kLargestSteps); }},
+      {"sample-every", "N", "0", kTrain, "print generated text every N steps; 0: never",
+       [](Options& o, const Value& v) { o.run.sample_every = v.integer<std::int64_t>(0, kLargestSteps); }},
+      {"output", "DIR", "out", kTrain | kEvaluate | kProfile, "folder of log.jsonl and checkpoints",
+       [](Options& o, const Value& v) { o.run.output = v.text(); }},
+      {"checkpoint-every", "N", "0", kTrain, "write a checkpoint every N steps and after the last; 0: after the last",
+       [](Options& o, const Value& v) { o.run.checkpoint_every = v.integer<std::int64_t>(0, kLargestSteps); }},
+      {"keep", "K", "3", kTrain, "keep the newest K checkpoints",
+       [](Options& o, const Value& v) { o.run.keep = v.integer<int>(1, kLargestCount); }},
+      {"resume", "latest|PATH", nullptr, kTrain, "go on from a checkpoint, whatever --init says",
+       [](Options& o, const Value& v) { o.run.resume = v.text(); }},
+      {"trace", "FILE", nullptr, kTrain, "write a Chrome/Perfetto trace",
+       [](Options& o, const Value& v) { o.run.trace = v.text(); }},
+      {"svg", "FILE", nullptr, kTrain, "draw the timeline of one step, measured above predicted",
+       [](Options& o, const Value& v) { o.run.svg = v.text(); }},
+      {"threads", "N", nullptr, kComputing,
+       "per rank; without it OMP_NUM_THREADS, else the host's cores divided by its ranks",
+       [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestThreads); }}};
+}
+
+std::vector<OptionSpec> pipeline_options() {
+  return {
+      {"schedule", "NAME", "1f1b", kPipelined, schedule_help(), set_schedules},
+      {"schedule", "NAME,...|all", "1f1b", kSimulate, schedule_help(), set_schedules},
+      {"chunks", "v", nullptr, kPipelined | kSimulate,
+       "virtual stages per rank; 2 by default for interleaved, breadth-first and interleaved-zb, fixed for the others",
+       [](Options& o, const Value& v) { o.pipeline.chunks = v.integer<int>(1, kLargestChunks); }},
+      {"group-size", "g", nullptr, kPipelined | kSimulate,
+       "micro-batches per group of interleaved and interleaved-zb; by default the smallest legal one",
+       [](Options& o, const Value& v) { o.pipeline.group_size = v.integer<int>(1, kLargestCount); }},
+      {"schedule-file", "CSV", nullptr, kPipelined | kSimulate, "a schedule in PyTorch's form, instead of --schedule",
+       [](Options& o, const Value& v) { o.pipeline.schedule_file = v.text(); }},
+      {"partition", "measured|uniform|LIST", "measured", kPipelined,
+       "how units are shared out; LIST: units per virtual stage such as 5,4,4,5", set_partition},
+      {"profile", "FILE", nullptr, kPipelined | kProfile,
+       "measured costs: written by `train_gpt profile`, else read instead of measuring",
+       [](Options& o, const Value& v) { o.pipeline.profile = v.text(); }},
+      {"recompute", "none|auto|LIST", "none", kTrain | kPlan,
+       "forget activations and compute them again; LIST: units per virtual stage; auto: as few as fit the memory",
+       set_recompute},
+      {"memory-limit", "BYTES", nullptr, kPipelined, "per rank, such as 80GB or 512MiB; without it what the device has",
+       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }}};
+}
+
+std::vector<OptionSpec> device_options() {
+  return {{"device", "auto|cpu|cuda|timed", "auto", kPipelined,
+           "timed: actions only take the time that the costs give them",
+           [](Options& o, const Value& v) {
+             o.device.device = v.choice<DeviceKind>({{"auto", DeviceKind::automatic},
+                                                     {"cpu", DeviceKind::cpu},
+                                                     {"cuda", DeviceKind::cuda},
+                                                     {"timed", DeviceKind::timed}});
+           }},
+          {"device", "auto|cpu|cuda", "auto", kProfile | kGenerate, "auto: cuda if there is a GPU, else cpu",
+           [](Options& o, const Value& v) {
+             o.device.device = v.choice<DeviceKind>(
+                 {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}});
+           }},
+          {"precision", "fp32|bf16", nullptr, kComputing | kSimulate,
+           "of activations; without it bf16 on cuda and fp32 elsewhere", [](Options& o, const Value& v) {
+             o.device.precision = v.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
+           }}};
+}
+
+std::vector<OptionSpec> cost_options() {
+  constexpr CommandSet commands = kSimulate | kPlan | kTrain | kEvaluate;
+  return {
+      {"stages", "p", nullptr, commands, "ranks of one pipeline",
+       [](Options& o, const Value& v) { o.costs.stages = v.integer<int>(1, kLargestCount); }},
+      {"cost-forward", "LIST", "1", commands,
+       "ms of F of one micro-batch through one rank's share. LIST: one value, p values per rank, or p*v per virtual "
+       "stage",
+       [](Options& o, const Value& v) { cost(o, &Costs::forward) = v.numbers(0, kLargestCost); }},
+      {"cost-input", "LIST", "1", commands, "ms of I, the backward with respect to the input",
+       [](Options& o, const Value& v) { cost(o, &Costs::input) = v.numbers(0, kLargestCost); }},
+      {"cost-weight", "LIST", "1", commands, "ms of W, the backward with respect to the weights",
+       [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.numbers(0, kLargestCost); }},
+      {"cost-comm", "X", "0", commands, "ms of latency of one hop, never divided",
+       [](Options& o, const Value& v) {
+         o.costs.given = true;
+         o.costs.costs.latency = v.number(0, kLargestCost);
+       }},
+      {"cost-bandwidth", "X", nullptr, commands, "GB/s of one channel; without it infinite",
+       [](Options& o, const Value& v) {
+         o.costs.given = true;
+         o.costs.costs.bandwidth = v.number(kLeastBandwidth, kLargestCost);
+       }},
+      {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
+       [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.numbers(0, kLargestCost); }}};
+}
+
+std::vector<OptionSpec> output_options() {
+  return {
+      {"ascii", nullptr, nullptr, kSimulate, "print the timelines",
+       [](Options& o, const Value&) { o.simulate.ascii = true; }},
+      {"json", nullptr, nullptr, kSimulate, "print one JSON array and nothing else",
+       [](Options& o, const Value&) { o.simulate.json = true; }},
+      {"svg", "FILE", nullptr, kSimulate, "draw the timelines",
+       [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
+      {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
+       [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
+      {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
+       [](Options& o, const Value& v) {
+         o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
+       }},
+      {"memory-limit", "X", nullptr, kSimulate, "per rank, in activations of one micro-batch through one rank's share",
+       [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_number(kLargestMemory); }},
+      {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
+       [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
+}
+
+std::vector<OptionSpec> testing_options() {
+  return {{"inject-delay", "SPEC", nullptr, kTrain | kEvaluate, "delay actions and messages at random",
+           [](Options& o, const Value& v) { o.testing.inject_delay = v.text(); }},
+          {"synchronous-sends", nullptr, nullptr, kTrain | kEvaluate, "every send waits for its receive",
+           [](Options& o, const Value&) { o.testing.synchronous_sends = true; }}};
+}
+
+std::vector<OptionSpec> prepare_options() {
+  return {{"text", "GLOB", nullptr, kPrepare, "text files, one document each",
+           [](Options& o, const Value& v) { o.prepare.text = v.text(); }},
+          {"output", "FILE", nullptr, kPrepare, "token file; FILE.json beside it says what is in it",
+           [](Options& o, const Value& v) { o.prepare.output = v.text(); }},
+          {"tokenizer", "bytes|DIR", "bytes", kPrepare, "bytes, or a folder with GPT-2 vocabulary files",
+           [](Options& o, const Value& v) { o.prepare.tokenizer = v.text(); }}};
+}
+
+std::vector<OptionSpec> generate_options() {
+  return {{"prompt", "TEXT", nullptr, kGenerate, "text to go on from; without it a new document",
+           [](Options& o, const Value& v) { o.generate.prompt = v.raw(); }},
+          {"tokens", "N", "256", kGenerate, "how many to generate",
+           [](Options& o, const Value& v) { o.generate.tokens = v.integer<std::int64_t>(1, kLargestSteps); }},
+          {"temperature", "X", "1", kGenerate, "of sampling; 0: always the likeliest token",
+           [](Options& o, const Value& v) { o.generate.temperature = v.number(0); }}};
+}
+
+std::vector<OptionSpec> make_table() {
+  std::vector<OptionSpec> table;
+  const auto add = [&table](OptionGroup group, const std::vector<OptionSpec>& options) {
+    for (const OptionSpec& option : options) table.emplace_back(option).group = group;
+  };
+  add(OptionGroup::data, data_options());
+  add(OptionGroup::model, model_options());
+  add(OptionGroup::batch, batch_options());
+  add(OptionGroup::optimizer, optimizer_options());
+  add(OptionGroup::run, run_options());
+  add(OptionGroup::pipeline, pipeline_options());
+  add(OptionGroup::device, device_options());
+  add(OptionGroup::costs, cost_options());
+  add(OptionGroup::output, output_options());
+  add(OptionGroup::testing, testing_options());
+  add(OptionGroup::prepare, prepare_options());
+  add(OptionGroup::generate, generate_options());
+  return table;
+}
+
+}  // namespace
+
+const char* to_string(OptionGroup group) {
+  constexpr const char* kNames[] = {"Data",   "Model", "Batch",  "Optimizer", "Run",     "Pipeline",
+                                    "Device", "Cost",  "Output", "Testing",   "Prepare", "Generate"};
+  return kNames[static_cast<std::size_t>(group)];
+}
+
+const std::vector<OptionSpec>& option_table() {
+  static const std::vector<OptionSpec> table = make_table();
+  return table;
+}
+
+const OptionSpec* find_option(Command command, const std::string& name) {
+  const std::vector<OptionSpec>& table = option_table();
+  const auto found = std::find_if(table.begin(), table.end(), [&](const OptionSpec& spec) {
+    return spec.belongs_to(command) && name == spec.name;
+  });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> option_names(Command command) {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : option_table()) {
+    if (spec.belongs_to(command)) names.emplace_back(spec.name);
+  }
+  return names;
+}
+
+const std::vector<CommandSpec>& command_table() {
+  static const std::vector<CommandSpec> table = {
+      {Command::train, "train", "train a model (the default command)"},
+      {Command::evaluate, "evaluate", "loss of a model file on --val-data"},
+      {Command::simulate, "simulate", "run schedules on paper: makespan, bubbles, memory, timelines"},
+      {Command::plan, "plan", "everything short of training: partition, schedule, memory, prediction"},
+      {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost"},
+      {Command::prepare, "prepare", "turn text files into a token file"},
+      {Command::generate, "generate", "sample text from a model file"},
+      {Command::status, "status", "status DIR: the last action of every rank of a run, also after it was killed"},
+  };
+  return table;
+}
+
+}  // namespace train_gpt

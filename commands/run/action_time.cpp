@@ -1,0 +1,46 @@
+#include "commands/run/action_time.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "pipeline/simulate/durations.h"
+
+namespace train_gpt {
+
+std::vector<double> action_durations(const Schedule& schedule, const StageCosts& costs, int rank) {
+  const DurationTable table(schedule, costs, nullptr);
+  const std::size_t count = schedule.actions(rank).size();
+  std::vector<double> durations;
+  for (std::size_t i = 0; i < count; ++i) durations.push_back(table(rank, i));
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    if (!table.runs_as_pair(rank, i)) continue;
+    const double apart = durations[i] + durations[i + 1];
+    const double factor = apart > 0 ? table.pair(rank, i) / apart : 0;
+    durations[i] *= factor;
+    durations[i + 1] *= factor;
+  }
+  return durations;
+}
+
+ActionDelays::ActionDelays(const DelaySpec& spec, int rank)
+    : spec_(spec), here_(spec.rank < 0 || spec.rank == rank), random_(spec.seed + static_cast<std::uint64_t>(rank)) {}
+
+double ActionDelays::next() {
+  return any() ? spec_.step + std::uniform_real_distribution<>(0, spec_.action)(random_) : 0;
+}
+
+void spend(double ms, const std::function<void()>& progress) {
+  using Clock = std::chrono::steady_clock;
+  // A large message takes several turns of sender and receiver, which sleep in between.
+  constexpr std::chrono::microseconds kSlice{150};
+  constexpr int kCallsPerSlice = 4;
+  const auto end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
+  for (auto now = Clock::now(); now < end; now = Clock::now()) {
+    std::this_thread::sleep_until(std::min<Clock::time_point>(end, now + kSlice));
+    for (int i = 0; i < kCallsPerSlice; ++i) progress();
+  }
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,35 @@
+// Time that actions take beyond their work: delays that tests inject, and the whole of it on the timed device.
+#pragma once
+
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "kernels/injected_delays.h"
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+// Milliseconds of every action of one rank's list, as the simulator counts them. A fused pair takes its time in
+// proportion to what its two parts would take alone.
+std::vector<double> action_durations(const Schedule& schedule, const StageCosts& costs, int rank);
+
+// The delays of actions (not of messages) that --inject-delay asks of this rank.
+class ActionDelays {
+ public:
+  ActionDelays(const DelaySpec& spec, int rank);
+
+  bool any() const { return here_ && (spec_.action > 0 || spec_.step > 0); }
+  double next();  // milliseconds
+
+ private:
+  DelaySpec spec_;
+  bool here_;
+  std::mt19937_64 random_;
+};
+
+// Sleeps for `ms` milliseconds in slices of 0.15 milliseconds, with `progress` between them, so that messages
+// move on.
+void spend(double ms, const std::function<void()>& progress);
+
+}  // namespace train_gpt

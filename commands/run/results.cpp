@@ -1,0 +1,80 @@
+#include "commands/run/results.h"
+
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+
+#include "commands/report/report.h"
+#include "pipeline/measure/trace.h"
+
+namespace train_gpt {
+namespace {
+
+constexpr int kMostTableRows = 32;
+
+void write_file(const std::string& name, const std::string& path, const std::function<void(std::ostream&)>& write) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (file) write(file);
+  file.close();
+  if (!file) throw std::runtime_error(name + path + " cannot be written");
+}
+
+std::size_t actions_in(const Schedule& schedule) {
+  std::size_t count = 0;
+  for (const std::vector<Action>& list : schedule.lists) count += list.size();
+  return count;
+}
+
+}  // namespace
+
+void check_result_files(const RunOptions& run) {
+  const auto check = [](const char* option, const std::string& path) {
+    if (path.empty()) return;
+    if (!std::ofstream(path, std::ios::app)) {
+      throw std::invalid_argument(std::string(option) + " " + path +
+                                  " cannot be written: name a file in a folder that exists");
+    }
+  };
+  check("--trace", run.trace);
+  check("--svg", run.svg);
+}
+
+void show_results(RunLog& log, const RunOptions& run, const Plan& plan, const RunResults& results) {
+  const Schedule& schedule = plan.request.schedule;
+  const MeasuredStep& step = median_step(results.steps);
+  const StepAnalysis analysis = analyse(schedule, step, results.predicted);
+  Timeline actual = measured_timeline(schedule, step, results.predicted);
+  const std::string table = analysis_table(analysis, kMostTableRows);
+  log.text("step " + std::to_string(step.step) + ", of the last " + std::to_string(results.steps.size()) +
+           " the one of median length:\n" + draw_text(actual) + analysis_summary(analysis) + "\n" + table);
+  log.measurement(analysis, results.steps.size(), results.measuring_share);
+
+  Timeline expected = timeline(schedule, results.predicted);
+  expected.title = "predicted: " + expected.title;
+  actual.title = "measured, step " + std::to_string(step.step) + ": " + actual.title;
+  const bool drawable = 3 * actions_in(schedule) < kMostSvgBars;
+  const std::string picture = drawable ? draw_svg({actual, expected}) : "";
+  if (!run.svg.empty() && drawable) {
+    write_file("--svg ", run.svg, [&](std::ostream& file) { file << picture; });
+    log.text("timeline drawn to " + run.svg);
+  } else if (!run.svg.empty()) {
+    log.text("note: --svg " + run.svg + " stays empty: the step has too many actions for a picture; see --trace");
+  }
+  if (!run.trace.empty()) {
+    write_file("--trace ", run.trace, [&](std::ostream& file) { write_trace(file, schedule, results.steps); });
+    log.text("trace of " + std::to_string(results.steps.size()) + " steps written to " + run.trace +
+             " (open it in ui.perfetto.dev or chrome://tracing)");
+  }
+  const std::string report = run.output + "/report.html";
+  write_file("", report, [&](std::ostream& file) {
+    file << html_report({.log_path = log.path(),
+                         .facts = results.facts,
+                         .plan = &plan,
+                         .analysis = &analysis,
+                         .timeline_svg = picture,
+                         .table = table});
+  });
+  log.text("report written to " + report);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,32 @@
+// What a run says at its end: where the time of a usual step went, beside the prediction, on the screen, in the log and
+// in the files that --trace and --svg name, and report.html.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "commands/cli/options.h"
+#include "commands/run/log.h"
+#include "pipeline/measure/measured_timeline.h"
+#include "pipeline/plan/execution_plan.h"
+
+namespace train_gpt {
+
+// Steps that every rank keeps for it.
+inline constexpr std::size_t kStepsKept = 8;
+
+struct RunResults {
+  std::vector<MeasuredStep> steps;  // the last ones; not empty
+  Simulation predicted;
+  double measuring_share = 0;  // of the time of all steps: what marks and records cost rank 0
+  std::vector<std::string> facts;
+};
+
+// Throws std::invalid_argument naming option and file unless the files that --trace and --svg name can be written; they
+// are created. For rank 0.
+void check_result_files(const RunOptions& run);
+
+// On rank 0.
+void show_results(RunLog& log, const RunOptions& run, const Plan& plan, const RunResults& results);
+
+}  // namespace train_gpt

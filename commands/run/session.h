@@ -1,0 +1,68 @@
+// What every command that runs under mpirun stands on: MPI, the ranks of the job, the device of this rank.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "commands/cli/options.h"
+#include "kernels/communicator.h"
+#include "kernels/cpu/mpi_communicator.h"
+#include "kernels/device.h"
+#include "kernels/injected_delays.h"
+
+namespace train_gpt {
+
+// Thrown where another rank has already said what went wrong: end with this status, print nothing.
+struct QuietExit {
+  int status = 1;
+};
+
+class Session {
+ public:
+  explicit Session(const Options& options);
+
+  Communicator& world() { return *world_; }
+  Device& device() { return *device_; }
+  const HostPlace& host() const { return host_; }
+  // What this job may use of this host's memory. 0 for GPUs.
+  std::int64_t host_memory() const { return host_memory_; }
+  // The same shared out among the host's ranks: the least of all hosts. 0 for GPUs.
+  std::int64_t memory_per_rank() const { return memory_per_rank_; }
+  // Actions take the time that costs give them, and compute nothing.
+  bool is_timed() const { return timed_; }
+  bool is_first() const { return world_->rank() == 0; }
+  // "2 ranks on this host x 1 thread = 2 of 2 cores ..."
+  const DelaySpec& delays() const { return delays_; }
+  const std::string& resources() const { return resources_; }
+
+  // FLOP/s of all GPUs of the job, taken to be of this rank's kind; nothing for the cpu and for unknown cards.
+  std::optional<double> peak_flops() const { return peak_flops_; }
+
+  // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
+  // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
+  void together(const std::function<void()>& setup);
+  // True once all ranks have agreed to end.
+  bool agreed_to_end() const { return agreed_; }
+
+ private:
+  void connect_gpus();
+
+  MpiSession mpi_;
+  std::unique_ptr<Communicator> world_;
+  std::unique_ptr<Device> device_;
+  DelaySpec delays_;
+  HostPlace host_;
+  bool timed_ = false;
+  std::int64_t host_memory_ = 0;
+  std::int64_t memory_per_rank_ = 0;
+  std::string resources_;
+  std::optional<double> peak_flops_;
+  bool agreed_ = false;
+};
+
+// Runs `body` in a session; a failure that the other ranks do not know of is printed and ends the whole job.
+int with_session(const Options& options, const std::function<int(Session&)>& body);
+
+}  // namespace train_gpt

@@ -1,0 +1,178 @@
+#include "commands/run/setup.h"
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "data/manifest.h"
+#include "pipeline/plan/plan_bytes.h"
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/csv.h"
+#include "pipeline/simulate/validate.h"
+
+namespace train_gpt {
+namespace {
+
+// Of the token file's manifest. Plans, profiles and the timed device need no tokens: they do without the default file.
+std::optional<std::int64_t> vocab_of_data(const Options& options) {
+  const std::string& files = options.data.train_data;
+  if (files == kDemoTrainData && !std::filesystem::exists(files)) return std::nullopt;
+  return vocab_of(files, "--train-data");
+}
+
+}  // namespace
+
+ModelConfig model_config(const Options& options) {
+  const ModelOptions& wanted = options.model;
+  if (!wanted.init_file.empty()) return ModelFile(wanted.init_file).config();
+  ModelConfig model = preset(wanted.preset);
+  if (wanted.layers) {
+    model.layers = *wanted.layers;
+    model.heads = *wanted.heads;
+    model.hidden = *wanted.hidden;
+  }
+  model.tied = wanted.tied;
+  const auto from_manifest = wanted.vocab ? wanted.vocab : vocab_of_data(options);
+  if (from_manifest) model.vocab = *from_manifest;
+  if (wanted.max_seq_len) model.max_seq_len = *wanted.max_seq_len;
+  check(model);
+  return model;
+}
+
+void check_positions(const Options& options, const ModelConfig& model) {
+  if (options.batch.seq_len <= model.max_seq_len) return;
+  throw std::invalid_argument("--seq-len " + std::to_string(options.batch.seq_len) + " is longer than the model's " +
+                              std::to_string(model.max_seq_len) + " positions: give at most that" +
+                              (options.model.init_file.empty() ? ", or raise --max-seq-len" : ""));
+}
+
+std::optional<Schedule> named_schedule(const Options& options, int p) {
+  if (!options.pipeline.schedule_file.empty()) {
+    Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
+    if (schedule.ranks != p) {
+      throw std::invalid_argument(
+          "--schedule-file " + options.pipeline.schedule_file + " is for " + std::to_string(schedule.ranks) +
+          " ranks, but a pipeline here has " + std::to_string(p) + ": start " +
+          std::to_string(schedule.ranks * options.batch.data_parallel) + " ranks with mpirun -n");
+    }
+    if (options.batch.micro_batches_given && options.batch.micro_batches != schedule.micro_batches) {
+      throw std::invalid_argument("--micro-batches " + std::to_string(options.batch.micro_batches) + ", but " +
+                                  options.pipeline.schedule_file + " has " + std::to_string(schedule.micro_batches) +
+                                  ": leave the option out");
+    }
+    return schedule;
+  }
+  if (options.pipeline.schedule() == "auto") return std::nullopt;
+  return make_schedule({.name = options.pipeline.schedule(),
+                        .ranks = p,
+                        .micro_batches = options.batch.micro_batches,
+                        .chunks = options.pipeline.chunks,
+                        .group_size = options.pipeline.group_size});
+}
+
+BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule) {
+  const bool two_directions = schedule && schedule->placement.kind == Placement::Kind::bidirectional;
+  return {.rows = options.batch.micro_batch_size,
+          .seq_len = options.batch.seq_len,
+          .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
+          .replicas = options.batch.data_parallel,
+          .groups = options.batch.accumulation_groups.value_or(two_directions ? 2 : 1)};
+}
+
+ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
+                             CostModel costs) {
+  ChoiceRequest request;
+  request.base = base;
+  request.ranks = p;
+  request.costs = std::move(costs);
+  request.schedule = std::move(schedule);
+  const PartitionOption& partition = options.pipeline.partition;
+  request.cut = partition.kind == PartitionOption::Kind::list      ? ChoiceRequest::Cut::list
+                : partition.kind == PartitionOption::Kind::uniform ? ChoiceRequest::Cut::uniform
+                                                                   : ChoiceRequest::Cut::measured;
+  request.partition = partition.units;
+  if (p == 1) request.head = HeadForm::streamed;  // no bubble to fill: only its memory counts
+  const RecomputeOption& recompute = options.pipeline.recompute;
+  request.recompute = recompute.kind == RecomputeOption::Kind::list        ? ChoiceRequest::Recompute::list
+                      : recompute.kind == RecomputeOption::Kind::automatic ? ChoiceRequest::Recompute::automatic
+                                                                           : ChoiceRequest::Recompute::none;
+  request.recompute_counts = recompute.units;
+  request.memory_limit = options.pipeline.memory_limit;
+  return request;
+}
+
+constexpr const char* kNeedLess =
+    ". Take a schedule that keeps fewer activations (1f1b instead of gpipe), --recompute auto, more ranks, or a "
+    "smaller --micro-batch-size";
+
+void check_memory_limit(const Plan& plan, std::int64_t limit) {
+  if (limit <= 0) return;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.total_bytes() <= limit) continue;
+    throw std::invalid_argument("--memory-limit " + std::to_string(limit) + " (" + format_bytes(limit) + "): rank " +
+                                std::to_string(rank.rank) + " needs " + std::to_string(rank.total_bytes()) +
+                                " bytes (" + format_bytes(rank.total_bytes()) + ")" + kNeedLess);
+  }
+}
+
+void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int64_t bytes) {
+  if (bytes <= 0) return;
+  std::int64_t needed = 0;
+  for (const int rank : ranks) needed += plan.ranks[static_cast<std::size_t>(rank) % plan.ranks.size()].total_bytes();
+  if (needed <= bytes) return;
+  throw std::invalid_argument("the " + std::to_string(ranks.size()) + " ranks of one host need " +
+                              format_bytes(needed) + ", and that host has " + format_bytes(bytes) + kNeedLess);
+}
+
+OptimizerSettings optimizer_settings(const Options& options) {
+  const OptimizerOptions& wanted = options.optimizer;
+  OptimizerSettings settings;
+  settings.learning_rate = {.shape = wanted.lr_schedule,
+                            .peak = wanted.learning_rate,
+                            .steps = options.run.steps,
+                            .warmup_steps = wanted.warmup_steps,
+                            .min_lr_fraction = wanted.min_lr_fraction};
+  check(settings.learning_rate);
+  settings.adamw = {.beta1 = static_cast<float>(wanted.beta1),
+                    .beta2 = static_cast<float>(wanted.beta2),
+                    .eps = static_cast<float>(wanted.eps),
+                    .weight_decay = static_cast<float>(wanted.weight_decay)};
+  settings.grad_clip = wanted.grad_clip;
+  return settings;
+}
+
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
+                         const Device& device) {
+  PlanRequest request;
+  request.model = model;
+  request.batch = batch_shape(options, schedule);
+  if (schedule) request.schedule = *schedule;
+  request.precision = device.precision();
+  request.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
+  request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
+                                                   model.padded_vocab());
+  return request;
+}
+
+Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device) {
+  const int ranks = std::min(p, unit_count(model));
+  const Schedule schedule = make_schedule({.name = "gpipe", .ranks = ranks, .micro_batches = 1});
+  PlanRequest request = plan_request(options, model, schedule, device);
+  request.batch.groups = 1;
+  request.training = options.command == Command::train;
+  request.partition = uniform_partition(model, ranks);
+  if (options.pipeline.recompute.kind != RecomputeOption::Kind::none) {
+    request.recompute.assign(static_cast<std::size_t>(unit_count(model)), true);
+  }
+  return make_plan(request);
+}
+
+std::string model_line(const ModelConfig& model, const BatchShape& batch) {
+  return "model: " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) + " heads, hidden " +
+         std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +
+         (model.tied ? ", tied" : ", untied") + ": " + std::to_string(parameter_count(model)) +
+         " parameters; step: " + std::to_string(batch.replicas) + " x " + std::to_string(batch.micro_batches) +
+         " micro-batches of " + std::to_string(batch.rows) + " rows of " + std::to_string(batch.seq_len) + " = " +
+         std::to_string(batch.step_tokens()) + " tokens";
+}
+
+}  // namespace train_gpt

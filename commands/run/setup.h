@@ -1,0 +1,48 @@
+// From options to a plan: the steps that train, evaluate and plan have in common.
+#pragma once
+
+#include "commands/cli/options.h"
+#include "pipeline/plan/execution_plan.h"
+#include "pipeline/planner/choose.h"
+#include "pipeline/train/trainer.h"
+
+namespace train_gpt {
+
+// Sizes from --init FILE, or --model, or --layers --heads --hidden; the vocabulary from --vocab, else the token file's
+// manifest, else 50257. Throws std::invalid_argument.
+ModelConfig model_config(const Options& options);
+
+// Throws std::invalid_argument when --seq-len exceeds the positions that the model knows.
+void check_positions(const Options& options, const ModelConfig& model);
+
+// The schedule that --schedule or --schedule-file names, for p ranks; nothing for auto. Throws std::invalid_argument.
+std::optional<Schedule> named_schedule(const Options& options, int p);
+
+// b, T, m, d and G, which for bidirectional schedules is 2 unless given (the plan then refuses it). No schedule:
+// --micro-batches counts.
+BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule);
+
+// What --schedule, --partition, --recompute and --memory-limit leave open, for choose(). `base` has sizes and batch.
+ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
+                             CostModel costs);
+
+// Throws std::invalid_argument with a suggestion when a rank of the plan needs more than `limit` bytes (0: no limit).
+void check_memory_limit(const Plan& plan, std::int64_t limit);
+
+// Likewise when the ranks of one host together need more than its memory (0: not known).
+void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int64_t bytes);
+
+OptimizerSettings optimizer_settings(const Options& options);
+
+// Everything but the partition and the costs (and, without one, the schedule).
+PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
+                         const Device& device);
+
+// One micro-batch of one replica on p ranks, everything recomputed that --recompute allows: no plan for these options
+// needs less in all, and units can be measured within it.
+Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device);
+
+// One line for people: sizes of the model and of a step.
+std::string model_line(const ModelConfig& model, const BatchShape& batch);
+
+}  // namespace train_gpt

@@ -1,0 +1,52 @@
+// Pictures of who does what when: of a simulated step, of a measured one, of several under each other on one time axis.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+struct TimelineBar {
+  // A pair that runs as one shares its row: one part above the other.
+  enum class Lane : std::uint8_t { whole, upper, lower };
+
+  double start = 0.0;  // milliseconds
+  double end = 0.0;
+  char letter = 'F';  // F, B, I, W; other work: R (reduction), U (update)
+  Lane lane = Lane::whole;
+  int stage = 0;         // virtual stage
+  int micro_batch = -1;  // -1: belongs to none
+};
+
+struct Timeline {
+  std::string title;
+  std::string note;                            // one more line: figures
+  int chunks = 1;                              // virtual stages of a row; if more than one, bars name their stage
+  std::string chunk_name = "chunk";            // what tells them apart; "copy" if bidirectional
+  std::vector<int> chunk_of_stage;             // [virtual stage]: how manieth of its rank
+  std::vector<std::vector<TimelineBar>> rows;  // [rank], in order of start
+};
+
+// Needs the intervals of the simulation.
+Timeline timeline(const Schedule& schedule, const Simulation& simulation);
+
+// As in textbooks, one row per rank: `F0 F1 .  .  B0---`, with the virtual stage in front (`5F0`) where a rank has
+// several. Every action is as long as it takes; a dot is idle time. A picture wider than `columns` is folded like a
+// score; one that would fold more than kMostFolds times is scaled down, and labels that no longer fit are cut; of more
+// than `most_rows` rows the middle ones are left out. A note says what was done.
+inline constexpr int kMostFolds = 6;
+struct TextOptions {
+  int columns = 120;
+  int most_rows = 64;
+};
+std::string draw_text(const Timeline& timeline, const TextOptions& options = {});
+
+// Self-contained SVG, readable without a network: the colour is the micro-batch, the shade is the operation, grey is
+// idle time. Several timelines share the time axis. Throws std::invalid_argument beyond kMostSvgBars bars.
+inline constexpr std::size_t kMostSvgBars = 200'000;
+std::string draw_svg(const std::vector<Timeline>& timelines);
+
+}  // namespace train_gpt

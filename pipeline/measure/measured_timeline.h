@@ -1,0 +1,56 @@
+// Measured steps of all ranks, brought together on rank 0, and the pictures made from them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/draw/timeline.h"
+#include "pipeline/measure/step_records.h"
+#include "pipeline/plan/execution_plan.h"
+#include "pipeline/train/groups.h"
+
+namespace train_gpt {
+
+// One action as it was measured, in milliseconds on the clock of the host.
+struct MeasuredAction {
+  double wait_begin = 0;
+  double begin = 0;
+  double end = 0;
+};
+
+// One R or U: between `issued` and `begin` it runs behind actions of the list, or (U) waits for the gradient norm.
+struct MeasuredLowered {
+  char letter = 'R';
+  double issued = 0;
+  double begin = 0;
+  double end = 0;
+};
+
+struct MeasuredRank {
+  std::vector<MeasuredAction> actions;   // parallel to the rank's list
+  std::vector<MeasuredLowered> lowered;  // parallel to lower(plan, rank)
+};
+
+struct MeasuredStep {
+  std::int64_t step = 0;
+  std::vector<MeasuredRank> ranks;  // of one pipeline
+
+  double first_start() const;  // of all actions of all ranks, milliseconds on the clock of the host
+  double last_end() const;
+};
+
+// The steps in the records of every rank of this pipeline, in order; only its rank 0 gets them. Collective over the
+// pipeline.
+std::vector<MeasuredStep> gather_steps(const Groups& groups, const Plan& plan, const StepRecords& records);
+
+// The step whose makespan is the median: a step as they usually are, disturbances left out. `steps` is not empty.
+const MeasuredStep& median_step(const std::vector<MeasuredStep>& steps);
+
+// A measured step in the form of a simulated one: intervals from the first action's start, busy times, makespan,
+// bubbles; memory and messages as `predicted` has them. Pictures and tables then need no second kind of input.
+Simulation as_simulation(const MeasuredStep& step, const Simulation& predicted);
+
+// Its picture: the actions, and R and U behind them.
+Timeline measured_timeline(const Schedule& schedule, const MeasuredStep& step, const Simulation& predicted);
+
+}  // namespace train_gpt

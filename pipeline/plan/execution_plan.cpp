@@ -1,0 +1,324 @@
+#include "pipeline/plan/execution_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "pipeline/plan/forward_only.h"
+#include "pipeline/plan/plan_bytes.h"
+#include "pipeline/schedule/channels.h"
+#include "pipeline/simulate/validate.h"
+
+namespace train_gpt {
+namespace {
+
+// Hands out the lowest free number; remembers how many were needed.
+class SlotNumbers {
+ public:
+  int take() {
+    if (free_.empty()) return count_++;
+    const auto lowest = std::min_element(free_.begin(), free_.end());
+    const int slot = *lowest;
+    free_.erase(lowest);
+    return slot;
+  }
+  void give_back(int slot) { free_.push_back(slot); }
+  int count() const { return count_; }
+
+ private:
+  std::vector<int> free_;
+  int count_ = 0;
+};
+
+constexpr int kSendSlots = 2;
+
+// Receive slots of every channel: what the validator wants for the training schedule, and the longest queue of the
+// forward-only one (in its own run no more messages wait, so that run stays possible in any timing).
+std::vector<int> receive_slots(const PlanRequest& request, std::vector<int> validation_queues) {
+  std::vector<int> slots = std::move(validation_queues);
+  const std::vector<ChannelSlots> wanted = validate(request.schedule, request.costs).channels;
+  for (std::size_t c = 0; c < slots.size(); ++c) slots[c] = std::max(slots[c], wanted[c].receive);
+  return slots;
+}
+
+// Plans one rank: walks its lists once and gives every action its slots.
+class RankPlanner {
+ public:
+  RankPlanner(const PlanRequest& request, const ChannelTable& table, const std::vector<int>& receive_slots, int rank)
+      : request_(request), table_(table), receive_slots_(receive_slots) {
+    plan_.rank = rank;
+    const auto ranges = unit_ranges(request.schedule.placement, request.partition);
+    std::vector<bool> units(static_cast<std::size_t>(unit_count(request.model)), false);
+    for (const int s : placement().stages_of(rank)) {
+      const UnitRange range = ranges[static_cast<std::size_t>(s)];
+      for (int u = range.first; u < range.last; ++u) units[static_cast<std::size_t>(u)] = true;
+      add_stage(s, range);
+    }
+    plan_.layout = arena_layout(request.model, units);
+  }
+
+  RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,
+                  const std::vector<Action>& generation) {
+    if (request_.training) {
+      plan_.actions = walk(training, /*with_gradient=*/true);
+      note_batches(training);
+    }
+    plan_.validation = walk(validation, /*with_gradient=*/false);
+    note_batches(validation);
+    plan_.generation = walk(generation, /*with_gradient=*/false);
+    plan_.gives_logits = std::any_of(generation.begin(), generation.end(), [&](const Action& action) {
+      return plan_.stage_plan(action.stage).shape.has_head();
+    });
+    for (std::size_t i = 0; i < pool_numbers_.size(); ++i) plan_.pools[i].slots = pool_numbers_[i].count();
+    for (std::size_t i = 0; i < plan_.rings.size(); ++i) {  // a list with few messages needs no more slots than that
+      if (plan_.rings[i].kind == Ring::Kind::hand_over) continue;
+      plan_.rings[i].slots = std::min(plan_.rings[i].slots, most_messages_[static_cast<int>(i)]);
+    }
+    add_memory_lines(request_, plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  const Placement& placement() const { return request_.schedule.placement; }
+  const Placement::VirtualStage& virtual_stage(int s) const { return placement().stages[static_cast<std::size_t>(s)]; }
+
+  void add_stage(int s, UnitRange range) {
+    StagePlan stage;
+    stage.stage = s;
+    stage.shape = {.model = request_.model,
+                   .first_unit = range.first,
+                   .last_unit = range.last,
+                   .B = request_.batch.rows,
+                   .T = request_.batch.seq_len,
+                   .head = request_.head,
+                   .recompute = {}};
+    if (!request_.recompute.empty()) {
+      stage.shape.recompute.assign(request_.recompute.begin() + range.first, request_.recompute.begin() + range.last);
+    }
+    // Forwards alone run through the first parameter copy.
+    stage.bytes = stage_bytes(stage.shape, request_.precision, request_.training, virtual_stage(s).copy == 0);
+    const std::int64_t bytes[3] = {stage.bytes.forward_to_input, stage.bytes.forward_to_weight,
+                                   stage.bytes.input_to_weight};
+    for (int lifetime = 0; lifetime < 3; ++lifetime) {
+      if (bytes[lifetime] > 0) stage.pools[lifetime] = pool_for(static_cast<Lifetime>(lifetime), bytes[lifetime]);
+    }
+    plan_.boundary_bytes = stage.bytes.boundary;
+    plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
+    plan_.has_embedding = plan_.has_embedding || stage.shape.has_embedding();
+    plan_.has_head = plan_.has_head || stage.shape.has_head();
+    plan_.stages.push_back(std::move(stage));
+  }
+
+  int pool_for(Lifetime lifetime, std::int64_t bytes) {
+    for (std::size_t i = 0; i < plan_.pools.size(); ++i) {
+      if (plan_.pools[i].lifetime == lifetime && plan_.pools[i].slot_bytes == bytes) return static_cast<int>(i);
+    }
+    plan_.pools.push_back({lifetime, bytes, 0});
+    pool_numbers_.emplace_back();
+    return static_cast<int>(plan_.pools.size()) - 1;
+  }
+
+  int ring_for(const Ring& wanted) {
+    for (std::size_t i = 0; i < plan_.rings.size(); ++i) {
+      const Ring& ring = plan_.rings[i];
+      if (ring.kind == wanted.kind && ring.channel == wanted.channel && ring.producer == wanted.producer &&
+          ring.content == wanted.content) {
+        return static_cast<int>(i);
+      }
+    }
+    plan_.rings.push_back(wanted);
+    return static_cast<int>(plan_.rings.size()) - 1;
+  }
+
+  std::vector<ActionPlan> walk(const std::vector<Action>& list, bool with_gradient) {
+    messages_.clear();
+    hand_overs_.clear();
+    std::vector<ActionPlan> planned;
+    planned.reserve(list.size());
+    int live = 0;
+    for (const Action& action : list) {
+      ActionPlan buffers;
+      if (action.op != Op::backward_weight) {
+        plan_input(action, buffers);
+        plan_output(action, buffers);
+      }
+      if (with_gradient) {
+        take_slots(action, buffers);
+        give_back_slots(action, buffers);
+        if (action.op == Op::forward) plan_.live_micro_batches = std::max(plan_.live_micro_batches, ++live);
+        if (action.op == Op::backward || action.op == Op::backward_weight) --live;
+      }
+      planned.push_back(buffers);
+    }
+    for (const auto& [ring, count] : messages_) most_messages_[ring] = std::max(most_messages_[ring], count);
+    return planned;
+  }
+
+  void note_batches(const std::vector<Action>& list) {
+    for (const Action& action : list) {
+      const StageShape& shape = plan_.stage_plan(action.stage).shape;
+      if (shape.has_embedding()) plan_.tokens.include(action.micro_batch);
+      if (shape.has_head()) plan_.targets.include(action.micro_batch);
+    }
+  }
+
+  void plan_input(const Action& action, ActionPlan& buffers) {
+    const bool forward = action.op == Op::forward;
+    const int from = forward ? virtual_stage(action.stage).previous : virtual_stage(action.stage).next;
+    if (from < 0) return;
+    const auto content = forward ? Channel::Kind::activation : Channel::Kind::gradient;
+    const int channel = table_.messages(action).consumes;
+    if (channel >= 0) {
+      const int slots = receive_slots_[static_cast<std::size_t>(channel)];
+      buffers.input_ring = ring_for({Ring::Kind::receive, channel, -1, content, slots});
+      buffers.input_slot = messages_[buffers.input_ring]++ % slots;
+      return;
+    }
+    buffers.input_ring = ring_for({Ring::Kind::hand_over, -1, from, content, 0});
+    auto& waiting = hand_overs_[buffers.input_ring];
+    const auto parcel = waiting.in_flight.find(action.micro_batch);
+    buffers.input_slot = parcel->second;
+    waiting.numbers.give_back(parcel->second);
+    waiting.in_flight.erase(parcel);
+  }
+
+  void plan_output(const Action& action, ActionPlan& buffers) {
+    const bool forward = action.op == Op::forward;
+    const int to = forward ? virtual_stage(action.stage).next : virtual_stage(action.stage).previous;
+    if (to < 0) return;
+    const auto content = forward ? Channel::Kind::activation : Channel::Kind::gradient;
+    const int channel = table_.messages(action).produces;
+    if (channel >= 0) {
+      buffers.output_ring = ring_for({Ring::Kind::send, channel, -1, content, kSendSlots});
+      buffers.output_slot = messages_[buffers.output_ring]++ % kSendSlots;
+      return;
+    }
+    buffers.output_ring = ring_for({Ring::Kind::hand_over, -1, action.stage, content, 0});
+    auto& waiting = hand_overs_[buffers.output_ring];
+    // The input's slot was given back above, but is read while this output is written: never the same buffer, because
+    // input and output of one action belong to different rings.
+    buffers.output_slot = waiting.numbers.take();
+    waiting.in_flight[action.micro_batch] = buffers.output_slot;
+    Ring& ring = plan_.rings[static_cast<std::size_t>(buffers.output_ring)];
+    ring.slots = std::max(ring.slots, waiting.numbers.count());
+  }
+
+  using Key = std::pair<int, int>;  // (stage, micro-batch)
+
+  void take_slots(const Action& action, ActionPlan& buffers) {
+    const StagePlan& stage = plan_.stage_plan(action.stage);
+    const Key key{action.stage, action.micro_batch};
+    const auto take = [&](Lifetime lifetime) {
+      const auto i = static_cast<std::size_t>(lifetime);
+      if (stage.pools[i] < 0) return;
+      buffers.slots[i] = pool_numbers_[static_cast<std::size_t>(stage.pools[i])].take();
+      held_[key].slots[i] = buffers.slots[i];
+    };
+    if (action.op == Op::forward) {
+      take(Lifetime::forward_to_input);
+      take(Lifetime::forward_to_weight);
+      return;
+    }
+    if (action.op != Op::backward_weight) take(Lifetime::input_to_weight);
+    std::copy(std::begin(held_[key].slots), std::end(held_[key].slots), std::begin(buffers.slots));
+  }
+
+  void give_back_slots(const Action& action, const ActionPlan& buffers) {
+    if (action.op == Op::forward) return;
+    const StagePlan& stage = plan_.stage_plan(action.stage);
+    const Key key{action.stage, action.micro_batch};
+    const auto give_back = [&](Lifetime lifetime) {
+      const auto i = static_cast<std::size_t>(lifetime);
+      if (stage.pools[i] < 0) return;
+      pool_numbers_[static_cast<std::size_t>(stage.pools[i])].give_back(buffers.slots[i]);
+      held_[key].slots[i] = -1;
+    };
+    if (action.op != Op::backward_weight) give_back(Lifetime::forward_to_input);
+    if (action.op != Op::backward_input) {
+      give_back(Lifetime::forward_to_weight);
+      give_back(Lifetime::input_to_weight);
+      held_.erase(key);
+    }
+  }
+
+  struct HandOver {
+    SlotNumbers numbers;
+    std::map<int, int> in_flight;  // micro-batch -> slot
+  };
+
+  const PlanRequest& request_;
+  const ChannelTable& table_;
+  const std::vector<int>& receive_slots_;
+  RankPlan plan_;
+  std::vector<SlotNumbers> pool_numbers_;
+  std::map<int, int> messages_;         // ring -> messages so far in this list
+  std::map<int, int> most_messages_;    // ring -> messages of the list that has most
+  std::map<int, HandOver> hand_overs_;  // ring -> parcels between the two stages
+  std::map<Key, ActionPlan> held_;
+};
+
+void check_request(const PlanRequest& request) {
+  const BatchShape& batch = request.batch;
+  check_partition(request.partition, request.model, request.schedule.placement.depth());
+  if (batch.seq_len > request.model.max_seq_len) {
+    throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
+                                std::to_string(request.model.max_seq_len) +
+                                " positions: lower it or raise --max-seq-len");
+  }
+  if (batch.groups < 1 || batch.groups > batch.micro_batches) {
+    throw std::invalid_argument("--accumulation-groups " + std::to_string(batch.groups) + ": must be 1 .. " +
+                                std::to_string(batch.micro_batches) + ", the micro-batches of a step");
+  }
+  if (request.schedule.placement.kind == Placement::Kind::bidirectional && batch.groups != 2) {
+    throw std::invalid_argument("--accumulation-groups " + std::to_string(batch.groups) + ": schedule " +
+                                request.schedule.name +
+                                " sums the micro-batches of each direction apart, which is 2 groups");
+  }
+}
+
+}  // namespace
+
+void MicroBatches::include(int mb) {
+  first = count() == 0 ? mb : std::min(first, mb);
+  end = std::max(end, mb + 1);
+}
+
+const StagePlan& RankPlan::stage_plan(int stage) const {
+  const auto found = std::find_if(stages.begin(), stages.end(), [&](const StagePlan& s) { return s.stage == stage; });
+  if (found == stages.end()) throw std::logic_error("virtual stage " + std::to_string(stage) + " is not on this rank");
+  return *found;
+}
+
+std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& partition) {
+  std::vector<UnitRange> of_model_stage;
+  int unit = 0;
+  for (const int count : partition) {
+    of_model_stage.push_back({unit, unit + count});
+    unit += count;
+  }
+  std::vector<UnitRange> ranges;
+  for (const Placement::VirtualStage& stage : placement.stages) {
+    ranges.push_back(of_model_stage[static_cast<std::size_t>(stage.model_stage)]);
+  }
+  return ranges;
+}
+
+Plan make_plan(const PlanRequest& request) {
+  check_request(request);
+  Plan plan;
+  plan.request = request;
+  std::vector<int> validation_queues;
+  plan.validation = forward_only(request.schedule, request.batch.micro_batches, &validation_queues);
+  plan.generation = forward_only(request.schedule, 1);
+  const ChannelTable table(request.schedule.placement);
+  const std::vector<int> slots = receive_slots(request, validation_queues);
+  for (int r = 0; r < request.schedule.ranks; ++r) {
+    RankPlanner planner(request, table, slots, r);
+    plan.ranks.push_back(
+        planner.finish(request.schedule.actions(r), plan.validation.actions(r), plan.generation.actions(r)));
+  }
+  return plan;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,140 @@
+// The plan: everything about a training run that is decided before it starts. From the schedule follow, per rank, how
+// many activations, pending weight gradients and messages are alive at once; from the model their bytes. All memory is
+// allocated from this plan before step 0 and never grows. Nothing here touches a device or another rank: every rank
+// computes the plans of all ranks from the same inputs and gets the same answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/stage.h"
+#include "pipeline/plan/partition.h"
+#include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+struct BatchShape {
+  std::int64_t rows = 4;       // b, of one micro-batch
+  std::int64_t seq_len = 256;  // T
+  int micro_batches = 8;       // m, per step and replica
+  int replicas = 1;            // d
+  int groups = 1;              // G: contiguous groups of micro-batches whose gradients are summed apart, then in order
+
+  std::int64_t micro_batch_tokens() const { return rows * seq_len; }
+  std::int64_t step_rows() const { return rows * micro_batches * replicas; }
+  std::int64_t step_tokens() const { return step_rows() * seq_len; }
+};
+
+struct PlanRequest {
+  ModelConfig model;
+  BatchShape batch;
+  Schedule schedule;    // already validated
+  Partition partition;  // units per model stage
+  HeadForm head = HeadForm::streamed;
+  std::vector<bool> recompute;  // per unit of the model; empty: none
+  Precision precision = Precision::fp32;
+  std::int64_t workspace_bytes = 0;  // Device::workspace_bytes for these sizes
+  Costs costs;                       // for the lengths of the message queues
+  bool training = true;              // false: validation and generation alone, without gradients and optimizer state
+  bool computes = true;              // false: the timed device, which needs message buffers and nothing else
+  bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
+};
+
+// Activation memory comes in pools of equal slots, one pool per lifetime (see model/stage.h) and size.
+enum class Lifetime : std::uint8_t { forward_to_input, forward_to_weight, input_to_weight };
+struct Pool {
+  Lifetime lifetime = Lifetime::forward_to_input;
+  std::int64_t slot_bytes = 0;
+  int slots = 0;  // the most that are alive at once, by the rank's own list
+};
+
+// Equal buffers for boundary tensors: a channel's receive or send slots, used in turn, or the hand-over between two
+// neighbouring stages of one rank, which costs no copy.
+struct Ring {
+  enum class Kind : std::uint8_t { receive, send, hand_over };
+  Kind kind = Kind::hand_over;
+  int channel = -1;   // receive, send: index into ChannelTable::channels()
+  int producer = -1;  // hand_over: the stage that writes (its F for an activation, its I or B for a gradient)
+  Channel::Kind content = Channel::Kind::activation;
+  int slots = 0;
+};
+
+struct StagePlan {
+  int stage = 0;  // virtual stage
+  StageShape shape;
+  StageBytes bytes;
+  int pools[3] = {-1, -1, -1};  // indices into RankPlan::pools by Lifetime; -1: nothing to keep
+};
+
+// What one action of a list works with: slots in its stage's pools (by Lifetime), and the buffers of its input and
+// output
+// (-1: none, it reads tokens, computes the loss or is a W).
+struct ActionPlan {
+  int slots[3] = {-1, -1, -1};
+  int input_ring = -1;
+  int input_slot = -1;
+  int output_ring = -1;
+  int output_slot = -1;
+};
+
+struct MemoryLine {
+  std::string name;
+  std::int64_t bytes = 0;
+};
+
+// Consecutive micro-batches of a step.
+struct MicroBatches {
+  int first = 0;
+  int end = 0;
+
+  int count() const { return end - first; }
+  bool contains(int mb) const { return first <= mb && mb < end; }
+  void include(int mb);
+};
+
+struct RankPlan {
+  int rank = 0;
+  std::vector<StagePlan> stages;
+  std::vector<Pool> pools;
+  std::vector<Ring> rings;
+  std::vector<ActionPlan> actions;     // parallel to the schedule's list
+  std::vector<ActionPlan> validation;  // parallel to the list of Plan::validation
+  std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
+  ArenaLayout layout;
+  std::int64_t boundary_bytes = 0;  // of one ring slot
+  std::int64_t scratch_bytes = 0;
+  bool has_embedding = false;
+  bool has_head = false;
+  MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
+  MicroBatches targets;            // those whose losses it computes
+  bool gives_logits = false;       // in generation
+  std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
+  int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
+
+  const StagePlan& stage_plan(int stage) const;
+  std::int64_t total_bytes() const;
+};
+
+struct Plan {
+  PlanRequest request;
+  Schedule validation;  // forward only, m micro-batches
+  Schedule generation;  // forward only, one micro-batch
+  std::vector<RankPlan> ranks;
+};
+
+// Throws std::invalid_argument when sizes contradict each other.
+Plan make_plan(const PlanRequest& request);
+
+// First and last unit of each virtual stage.
+struct UnitRange {
+  int first = 0;
+  int last = 0;
+};
+std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& partition);
+
+// The table printed before training: one column per rank (ranks that are alike share one), one row per kind of memory.
+std::string memory_table(const Plan& plan);
+
+}  // namespace train_gpt

@@ -1,0 +1,145 @@
+#include "pipeline/plan/plan_bytes.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "model/optimizer.h"
+
+namespace train_gpt {
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::int64_t ring_bytes(const RankPlan& plan) {
+  std::int64_t slots = 0;
+  for (const Ring& ring : plan.rings) slots += ring.slots;
+  return slots * plan.boundary_bytes;
+}
+
+// Of the squared sums of gradients, which of two mirrored ranks only the first computes (Groups::owns_parameters).
+std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
+  const bool mirrored = request.schedule.placement.kind == Placement::Kind::bidirectional;
+  if (mirrored && plan.rank > request.schedule.ranks - 1 - plan.rank) return 0;
+  return owned_atoms(plan.layout);
+}
+
+}  // namespace
+
+std::string pool_name(const Pool& pool) {
+  static constexpr std::array<const char*, 3> kNames = {"activations F..I", "activations F..W",
+                                                        "pending weight grads I..W"};
+  return kNames[static_cast<std::size_t>(pool.lifetime)];
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text.data();
+}
+
+void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
+  const auto line = [&](const char* name, std::int64_t bytes) {
+    if (bytes > 0) plan.memory.push_back({name, aligned(bytes)});
+  };
+  constexpr std::int64_t kFloat = sizeof(float);
+  if (!request.computes) {
+    line(memory::messages, ring_bytes(plan));
+    return;
+  }
+  line(memory::parameters, plan.layout.elements * kFloat);
+  if (request.precision == Precision::bf16) {
+    line(memory::low_parameters, plan.layout.elements * element_size(request.precision));
+  }
+  if (request.training) {
+    if (request.spare_parameters) line(memory::spare_parameters, plan.layout.elements * kFloat);
+    line(memory::gradients, plan.layout.gradient_elements * kFloat);
+    const bool bidirectional = request.schedule.placement.kind == Placement::Kind::bidirectional;
+    if (request.batch.groups > 1 && !bidirectional) {
+      line(memory::group_gradients, plan.layout.gradient_elements * kFloat);
+    }
+    line(memory::first_moment, plan.layout.elements * kFloat);
+    line(memory::second_moment, plan.layout.elements * kFloat);
+  }
+  for (const Pool& pool : plan.pools) line(pool_name(pool).c_str(), pool.slots * pool.slot_bytes);
+  line(memory::messages, ring_bytes(plan));
+  const std::int64_t numbers = aligned(request.batch.micro_batch_tokens() * kFloat);  // of one micro-batch
+  const std::int64_t logits = request.batch.rows * request.model.padded_vocab() * element_size(request.precision);
+  line(memory::tokens,
+       (plan.tokens.count() + 2 * plan.targets.count()) * numbers + (plan.gives_logits ? aligned(logits) : 0));
+  line(memory::scratch, plan.scratch_bytes);
+  line(memory::workspace, request.workspace_bytes);
+  line(memory::norms, summed_atoms(request, plan) * static_cast<std::int64_t>(sizeof(double)) + 256);
+}
+
+std::int64_t RankPlan::total_bytes() const {
+  std::int64_t total = 0;
+  for (const MemoryLine& line : memory) total += line.bytes;
+  return total;
+}
+
+namespace {
+
+std::string cell(const RankPlan& rank, const std::string& name) {
+  std::int64_t bytes = 0;
+  int slots = 0;
+  for (const MemoryLine& line : rank.memory) bytes += line.name == name ? line.bytes : 0;
+  for (const Pool& pool : rank.pools) slots += pool_name(pool) == name ? pool.slots : 0;
+  if (bytes == 0) return "-";
+  return format_bytes(bytes) + (slots > 0 ? " (" + std::to_string(slots) + ")" : "");
+}
+
+std::string units_cell(const RankPlan& rank) {
+  std::string text;
+  for (const StagePlan& stage : rank.stages) {
+    text += (text.empty() ? "" : "+") + std::to_string(stage.shape.first_unit) + ".." +
+            std::to_string(stage.shape.last_unit - 1);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string memory_table(const Plan& plan) {
+  constexpr std::size_t kMostColumns = 8;
+  std::vector<std::string> names;
+  for (const RankPlan& rank : plan.ranks) {
+    for (const MemoryLine& line : rank.memory) {
+      if (std::find(names.begin(), names.end(), line.name) == names.end()) names.push_back(line.name);
+    }
+  }
+  const std::size_t columns = std::min(kMostColumns, plan.ranks.size());
+  std::string table;
+  const auto row = [&](const std::string& name, const auto& text_of) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "%-26s", name.c_str());
+    table += text.data();
+    for (std::size_t r = 0; r < columns; ++r) {
+      std::snprintf(text.data(), text.size(), " %15s", text_of(plan.ranks[r]).c_str());
+      table += text.data();
+    }
+    table += '\n';
+  };
+  row("memory (slots)", [](const RankPlan& r) { return "rank " + std::to_string(r.rank); });
+  row("units", units_cell);
+  row("live micro-batches", [](const RankPlan& r) { return std::to_string(r.live_micro_batches); });
+  for (const std::string& name : names) row(name, [&](const RankPlan& r) { return cell(r, name); });
+  row("total", [](const RankPlan& r) { return format_bytes(r.total_bytes()); });
+  if (columns < plan.ranks.size()) {
+    const auto largest =
+        std::max_element(plan.ranks.begin(), plan.ranks.end(),
+                         [](const RankPlan& a, const RankPlan& b) { return a.total_bytes() < b.total_bytes(); });
+    table += "and " + std::to_string(plan.ranks.size() - columns) + " more ranks; the largest is rank " +
+             std::to_string(largest->rank) + " with " + format_bytes(largest->total_bytes()) + "\n";
+  }
+  return table;
+}
+
+}  // namespace train_gpt

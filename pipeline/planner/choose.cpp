@@ -1,0 +1,269 @@
+#include "pipeline/planner/choose.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "pipeline/planner/choose_schedule.h"
+#include "pipeline/planner/partition_search.h"
+#include "pipeline/planner/recompute.h"
+
+namespace train_gpt {
+namespace {
+
+// Stands in for the milliseconds of a plan that does not fit, times how far it exceeds the limit: local moves then lead
+// back to what fits.
+constexpr double kDoesNotFit = 1e15;
+// Likewise for each unit that --recompute wants of a stage that does not have it.
+constexpr double kDoesNotSuit = 1e21;
+// A head that keeps its logits must be worth their memory.
+constexpr double kWorthMemory = 0.98;
+
+std::int64_t largest_rank(const Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const RankPlan& rank : plan.ranks) bytes = std::max(bytes, rank.total_bytes());
+  return bytes;
+}
+
+// Everything about one schedule and one form of the head, as a function of the partition.
+class Candidates {
+ public:
+  Candidates(const ChoiceRequest& request, const Schedule& schedule, HeadForm head)
+      : request_(request), plan_request_(request.base), head_(head) {
+    plan_request_.schedule = schedule;
+    plan_request_.head = head;
+  }
+
+  // Milliseconds of a step; kDoesNotFit or more where a rank does not fit.
+  double makespan(const Partition& partition) {
+    if (request_.recompute == ChoiceRequest::Recompute::list) {
+      const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition);
+      if (missing > 0) return kDoesNotSuit * missing;
+    }
+    if (prepare(partition)) return simulated(false).makespan;
+    return kDoesNotFit * static_cast<double>(largest_rank(make_plan(plan_request_))) /
+           static_cast<double>(request_.memory_limit);
+  }
+
+  Choice choice(const Partition& partition) {
+    Choice choice;
+    choice.fits = prepare(partition);
+    choice.costs = costs();
+    choice.predicted = simulated(true);
+    set_plan_costs(choice.costs);
+    choice.plan = make_plan(plan_request_);
+    return choice;
+  }
+
+  // Bytes by which each unit fills a rank, calibrated with the plan of `partition`.
+  void add_memory_limits(CutProblem& problem, const Partition& partition);
+
+ private:
+  // Fills in what follows from a partition; false if a rank does not fit.
+  bool prepare(const Partition& partition) {
+    plan_request_.partition = partition;
+    plan_request_.recompute.clear();
+    if (request_.recompute == ChoiceRequest::Recompute::list) {
+      plan_request_.recompute = recompute_list(request_.recompute_counts, plan_request_.model, partition);
+    }
+    if (request_.memory_limit <= 0) return true;
+    if (largest_rank(make_plan(plan_request_)) <= request_.memory_limit) return true;
+    if (request_.recompute != ChoiceRequest::Recompute::automatic) return false;
+    const auto units = recompute_to_fit(plan_request_, request_.memory_limit);
+    if (units) plan_request_.recompute = *units;
+    return units.has_value();
+  }
+
+  StageCosts costs() const {
+    const Placement& placement = plan_request_.schedule.placement;
+    const CostModel& model = request_.costs;
+    const auto bytes = static_cast<double>(plan_request_.batch.micro_batch_tokens() * plan_request_.model.hidden *
+                                           element_size(plan_request_.precision));
+    if (model.given) {
+      Costs given = *model.given;
+      given.message_bytes = bytes;
+      return stage_costs(given, placement);
+    }
+    StageCosts costs =
+        stage_costs(model.units(head_), placement, plan_request_.partition, model.slowness, plan_request_.recompute);
+    costs.latency = model.latency;
+    costs.message_bytes = bytes;
+    if (model.bandwidth > 0) costs.transfer = bytes / (model.bandwidth * 1e6);
+    return costs;
+  }
+
+  Simulation simulated(bool details) const {
+    SimulateOptions options;
+    options.intervals = options.channels = details;
+    return simulate(plan_request_.schedule, costs(), options);
+  }
+
+  // The plan counts its message slots with these; one value per model stage says it for bidirectional placements.
+  void set_plan_costs(const StageCosts& costs) {
+    const auto depth = static_cast<std::size_t>(plan_request_.schedule.placement.depth());
+    plan_request_.costs.forward.assign(costs.forward.begin(),
+                                       costs.forward.begin() + static_cast<std::ptrdiff_t>(depth));
+    plan_request_.costs.input.assign(costs.input.begin(), costs.input.begin() + static_cast<std::ptrdiff_t>(depth));
+    plan_request_.costs.weight.assign(costs.weight.begin(), costs.weight.begin() + static_cast<std::ptrdiff_t>(depth));
+    plan_request_.costs.latency = costs.latency;
+  }
+
+  const ChoiceRequest& request_;
+  PlanRequest plan_request_;
+  HeadForm head_;
+};
+
+// Simulated steps are paid for by the action.
+int refinement_budget(const Schedule& schedule) {
+  constexpr std::size_t kActions = 5'000'000;
+  std::size_t actions = 1;
+  for (const std::vector<Action>& list : schedule.lists) actions += list.size();
+  return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
+}
+
+CutProblem cut_problem(const ChoiceRequest& request, const Placement& placement, HeadForm head) {
+  CutProblem problem;
+  problem.placement = placement;
+  problem.slowness = request.costs.slowness;
+  const UnitCosts& units = request.costs.units(head);
+  for (std::size_t u = 0; u < units.forward.size(); ++u) problem.unit_ms.push_back(units.total(u));
+  return problem;
+}
+
+void Candidates::add_memory_limits(CutProblem& problem, const Partition& partition) {
+  PlanRequest request = plan_request_;
+  request.partition = partition;
+  const Plan plan = make_plan(request);
+  const UnitMemory memory = unit_memory(request);
+  problem.unit_bytes = memory.bytes;
+  problem.limit_bytes.assign(plan.ranks.size(), 0.0);
+  // What is not counted by unit is taken from the plan: it changes little with the cut.
+  const std::vector<double> counted = counted_bytes(request, memory);
+  for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+    const double other = static_cast<double>(plan.ranks[r].total_bytes()) - counted[r];
+    problem.limit_bytes[r] = static_cast<double>(request_.memory_limit) - other;
+  }
+}
+
+// Uniform, as listed, or the fastest of: the fastest rank's cut and the uniform one, both refined.
+Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head) {
+  Candidates candidates(request, schedule, head);
+  const ModelConfig& model = request.base.model;
+  const int depth = schedule.placement.depth();
+  const Partition uniform = uniform_partition(model, depth);
+  if (request.cut == ChoiceRequest::Cut::list) {
+    check_partition(request.partition, model, depth);
+    return candidates.choice(request.partition);
+  }
+  const bool units_decide = !request.costs.given && depth > 1 && depth < unit_count(model);
+  if (request.cut == ChoiceRequest::Cut::uniform || !units_decide) return candidates.choice(uniform);
+
+  const double uniform_makespan = candidates.makespan(uniform);
+  CutProblem problem = cut_problem(request, schedule.placement, head);
+  std::vector<Partition> starts = {uniform};
+  if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
+  if (request.memory_limit > 0) {
+    candidates.add_memory_limits(problem, uniform);
+    if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
+  }
+  const auto cost = [&](const Partition& partition) { return candidates.makespan(partition); };
+  const int budget = refinement_budget(schedule) / static_cast<int>(starts.size());
+  Partition best = uniform;
+  double best_makespan = uniform_makespan;
+  for (const Partition& start : starts) {
+    const Partition refined = refine_partition(start, cost, budget);
+    const double makespan = cost(refined);
+    if (makespan >= best_makespan) continue;
+    best = refined;
+    best_makespan = makespan;
+  }
+  Choice choice = candidates.choice(best);
+  if (uniform_makespan < kDoesNotFit) choice.uniform_makespan = uniform_makespan;
+  return choice;
+}
+
+bool better(const Choice& a, const Choice& b) {
+  if (a.fits != b.fits) return a.fits;
+  if (!a.fits) return largest_rank(a.plan) < largest_rank(b.plan);
+  return a.predicted.makespan < b.predicted.makespan;
+}
+
+// The cut and the form of the head for one schedule.
+Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule) {
+  const bool free = !request.head && !request.costs.given && request.base.training;
+  if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed));
+  Choice streamed = choose_cut(request, schedule, HeadForm::streamed);
+  Choice stored = choose_cut(request, schedule, HeadForm::stored);
+  const bool too_large = request.device_bytes > 0 && largest_rank(stored.plan) > request.device_bytes;
+  const bool shorter = stored.predicted.makespan < kWorthMemory * streamed.predicted.makespan;
+  const bool worth_it = streamed.fits ? stored.fits && shorter && !too_large : better(stored, streamed);
+  return worth_it ? stored : streamed;
+}
+
+bool same_placement(const Choice& a, const Choice& b) {
+  const Placement& left = a.plan.request.schedule.placement;
+  const Placement& right = b.plan.request.schedule.placement;
+  return left.kind == right.kind && left.chunks == right.chunks;
+}
+
+std::string named_reason(const Choice& best, std::size_t compared, bool searched) {
+  const Schedule& schedule = best.plan.request.schedule;
+  std::string text = "auto: " + schedule.name;
+  if (schedule.chunks > 1) text += " with " + std::to_string(schedule.chunks) + " stages per rank";
+  text += " has the shortest simulated step of " + std::to_string(compared) + " schedules that are legal here";
+  if (!best.fits) return text + "; none fits the memory limit, it comes closest";
+  return text + (searched ? ", and the search's own orders do not beat it" : "");
+}
+
+}  // namespace
+
+Choice choose(const ChoiceRequest& request) {
+  if (request.schedule) return choose_for_schedule(request, *request.schedule);
+  std::vector<Choice> named;
+  for (const Schedule& schedule : named_candidates(request)) named.push_back(choose_for_schedule(request, schedule));
+  std::stable_sort(named.begin(), named.end(), better);
+  Choice best = named.front();
+  best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
+  if (!request.search_beyond_names) return best;
+  std::vector<Choice> looked_at;  // the fastest of each placement, of the best two
+  for (const Choice& choice : named) {
+    const auto same = [&](const Choice& other) { return same_placement(choice, other); };
+    if (looked_at.size() == 2 || std::any_of(looked_at.begin(), looked_at.end(), same)) continue;
+    looked_at.push_back(choice);
+    const std::optional<FoundSchedule> found = search_like(request, choice);
+    if (!found) continue;
+    Choice own = choose_for_schedule(request, found->schedule);
+    own.schedule_reason = found->reason;
+    if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
+  }
+  return best;
+}
+
+CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, const std::string& source) {
+  CostModel costs;
+  costs.streamed = unit_costs(profile, model, HeadForm::streamed);
+  costs.stored = unit_costs(profile, model, HeadForm::stored);
+  costs.slowness = rank_slowness(profile, p);
+  costs.latency = message_latency(profile);
+  costs.bandwidth = message_bandwidth(profile);
+  costs.source = source;
+  return costs;
+}
+
+CostModel estimated_cost_model(const ModelConfig& model, std::int64_t seq_len, int p) {
+  CostModel costs;
+  costs.streamed = estimated_unit_costs(model, seq_len, HeadForm::streamed, p);
+  costs.stored = estimated_unit_costs(model, seq_len, HeadForm::stored, p);
+  costs.source = "estimated from operation counts, F of an average rank = 1 ms";
+  return costs;
+}
+
+CostModel given_cost_model(const Costs& given, const ModelConfig& model, std::int64_t seq_len, int p) {
+  CostModel costs = estimated_cost_model(model, seq_len, p);
+  costs.latency = given.latency;
+  costs.bandwidth = given.bandwidth;
+  costs.given = given;
+  costs.source = "given by --cost-*, whatever the cut";
+  return costs;
+}
+
+}  // namespace train_gpt

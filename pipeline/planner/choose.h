@@ -1,0 +1,65 @@
+// From costs to a plan: what a run leaves open - schedule, partition, form of the head, recomputation - is chosen here,
+// by the simulated makespan under the memory limit. Nothing here measures or communicates: every rank chooses the same
+// from the same costs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/plan/execution_plan.h"
+#include "pipeline/planner/unit_costs.h"
+
+namespace train_gpt {
+
+// What things cost, by unit. `given`: --cost-* say what a rank's share costs, however the model is cut.
+struct CostModel {
+  UnitCosts streamed, stored;    // by form of the head
+  std::vector<double> slowness;  // [rank]; empty: 1
+  double latency = 0;            // ms
+  double bandwidth = 0;          // GB/s; 0: infinite
+  std::optional<Costs> given;
+  std::string source;  // for people: "measured on this machine", "profile.json", ...
+
+  const UnitCosts& units(HeadForm head) const { return head == HeadForm::stored ? stored : streamed; }
+};
+CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, const std::string& source);
+CostModel estimated_cost_model(const ModelConfig& model, std::int64_t seq_len, int p);
+CostModel given_cost_model(const Costs& costs, const ModelConfig& model, std::int64_t seq_len, int p);
+
+struct ChoiceRequest {
+  PlanRequest base;  // model, batch, precision, workspace and what kind of run; the rest is chosen
+  int ranks = 1;     // p
+  CostModel costs;
+
+  std::optional<Schedule> schedule;  // none: the best of those with a name, and of what a search finds
+  bool search_beyond_names = true;
+  enum class Cut : std::uint8_t { measured, uniform, list };
+  Cut cut = Cut::measured;
+  Partition partition;  // of Cut::list
+  std::optional<HeadForm> head;
+  enum class Recompute : std::uint8_t { none, automatic, list };
+  Recompute recompute = Recompute::none;
+  std::vector<int> recompute_counts;  // of Recompute::list, per model stage
+  std::int64_t memory_limit = 0;      // bytes per rank; 0: none
+  std::int64_t device_bytes = 0;      // per rank, what the device has if that is known; a stored head has to fit
+};
+
+struct Choice {
+  Plan plan;
+  StageCosts costs;                        // of the plan's stages, as they follow from the costs of units
+  Simulation predicted;                    // of the plan's schedule with them
+  std::optional<double> uniform_makespan;  // ms, of the same schedule cut uniformly; none: does not fit
+  bool fits = true;                        // the memory limit; false: the plan that came closest
+  std::string schedule_reason;             // --schedule auto: what was chosen and why
+};
+
+// Throws std::invalid_argument for what contradicts itself (a list that is no partition, fewer units than stages ..).
+// A plan that exceeds the memory limit is returned with fits = false, for the caller to refuse.
+Choice choose(const ChoiceRequest& request);
+
+// The table of a cut: per rank its units, milliseconds, share of the work and bytes; then the gain over a uniform cut.
+std::string partition_table(const Choice& choice, const CostModel& costs);
+
+}  // namespace train_gpt

@@ -1,0 +1,198 @@
+#include "pipeline/planner/choose_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+#include "pipeline/planner/partition_search.h"
+#include "pipeline/planner/recompute.h"
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/search/search.h"
+
+namespace train_gpt {
+namespace {
+
+// Slots of boundary tensors that a rank may need, for a first estimate; the plan counts them.
+constexpr std::int64_t kMessageSlots = 12;
+
+// Parameter, gradient and two moments; the half precision copy.
+double state_bytes(const PlanRequest& request, int unit) {
+  std::vector<bool> held(static_cast<std::size_t>(unit_count(request.model)), false);
+  held[static_cast<std::size_t>(unit)] = true;
+  const ArenaLayout layout = arena_layout(request.model, held);
+  constexpr std::int64_t kFloat = sizeof(float);
+  std::int64_t bytes = layout.elements * kFloat;
+  if (request.precision == Precision::bf16) bytes += layout.elements * element_size(request.precision);
+  if (request.spare_parameters) bytes += layout.elements * kFloat;
+  if (request.training) bytes += layout.gradient_elements * kFloat + 2 * layout.elements * kFloat;
+  return static_cast<double>(bytes);
+}
+
+// Micro-batches that are live at once in each model stage, and that wait for their W.
+struct Live {
+  std::vector<int> forward_to_input, forward_to_weight, input_to_weight;
+};
+
+Live live_of(const Schedule& schedule) {
+  const auto depth = static_cast<std::size_t>(schedule.placement.depth());
+  Live most{std::vector<int>(depth, 0), std::vector<int>(depth, 0), std::vector<int>(depth, 0)};
+  struct Count {
+    int to_input = 0, to_weight = 0, pending = 0;
+  };
+  std::vector<Count> now(schedule.placement.stages.size());
+  for (const std::vector<Action>& list : schedule.lists) {
+    for (const Action& action : list) {
+      const auto s = static_cast<std::size_t>(action.stage);
+      const auto position = static_cast<std::size_t>(schedule.placement.stages[s].model_stage);
+      Count& count = now[s];
+      if (action.op == Op::forward) {
+        ++count.to_input;
+        ++count.to_weight;
+      } else if (action.op != Op::backward_weight) {
+        ++count.pending;
+      }
+      most.forward_to_input[position] = std::max(most.forward_to_input[position], count.to_input);
+      most.forward_to_weight[position] = std::max(most.forward_to_weight[position], count.to_weight);
+      most.input_to_weight[position] = std::max(most.input_to_weight[position], count.pending);
+      if (action.op == Op::backward || action.op == Op::backward_input) --count.to_input;
+      if (action.op == Op::backward || action.op == Op::backward_weight) {
+        --count.to_weight;
+        --count.pending;
+      }
+    }
+  }
+  return most;
+}
+
+// The memory limit in live activations per rank, and the fraction that stays between I and W.
+struct LiveLimit {
+  std::vector<double> limit;
+  double weight_memory = 1;
+};
+
+LiveLimit live_limit(std::int64_t memory_limit, const PlanRequest& plan) {
+  const auto ranks = static_cast<std::size_t>(plan.schedule.ranks);
+  const std::vector<UnitRange> ranges = unit_ranges(plan.schedule.placement, plan.partition);
+  std::vector<double> fixed(ranks, static_cast<double>(plan.workspace_bytes));
+  std::vector<double> live(ranks, 0.0), kept(ranks, 0.0), scratch(ranks, 0.0);
+  const double tokens = 4.0 * static_cast<double>(plan.batch.micro_batch_tokens() * plan.batch.micro_batches);
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    const auto r = static_cast<std::size_t>(plan.schedule.placement.stages[s].rank);
+    for (int u = ranges[s].first; u < ranges[s].last; ++u) {
+      const bool recompute = !plan.recompute.empty() && plan.recompute[static_cast<std::size_t>(u)];
+      const UnitKind kind = unit_kind(plan.model, u);
+      const StageBytes bytes = stage_bytes(unit_shape(plan, u, recompute), plan.precision);
+      fixed[r] += state_bytes(plan, u);
+      if (kind == UnitKind::embedding) fixed[r] += tokens;
+      if (kind == UnitKind::head) fixed[r] += 2 * tokens;
+      live[r] += static_cast<double>(bytes.forward_to_input + bytes.forward_to_weight);
+      kept[r] += static_cast<double>(bytes.forward_to_weight + bytes.input_to_weight);
+      scratch[r] = std::max(scratch[r], static_cast<double>(bytes.scratch + kMessageSlots * bytes.boundary));
+    }
+  }
+  LiveLimit limit;
+  limit.weight_memory = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double left = static_cast<double>(memory_limit) - fixed[r] - scratch[r];
+    limit.limit.push_back(live[r] > 0 ? left / live[r] : 1.0);
+    if (live[r] > 0) limit.weight_memory = std::max(limit.weight_memory, std::min(1.0, kept[r] / live[r]));
+  }
+  return limit;
+}
+
+Costs to_costs(const StageCosts& stages, const ChoiceRequest& request) {
+  Costs costs;
+  costs.forward = stages.forward;
+  costs.input = stages.input;
+  costs.weight = stages.weight;
+  costs.latency = request.costs.latency;
+  costs.bandwidth = request.costs.bandwidth;
+  costs.message_bytes = static_cast<double>(request.base.batch.micro_batch_tokens() * request.base.model.hidden *
+                                            element_size(request.base.precision));
+  return costs;
+}
+
+}  // namespace
+
+std::vector<Schedule> named_candidates(const ChoiceRequest& request) {
+  if (request.cut == ChoiceRequest::Cut::list || request.recompute == ChoiceRequest::Recompute::list) {
+    throw std::invalid_argument(
+        "--schedule auto chooses how many virtual stages there are: lists per stage (--partition, --recompute) need a "
+        "schedule that is named");
+  }
+  std::vector<Schedule> schedules;
+  for (const std::string& name : schedule_names()) {
+    std::vector<int> chunks = {0};
+    if (takes_chunks(name)) chunks = {2, 4};
+    for (const int v : chunks) {
+      const ScheduleRequest wanted{
+          .name = name, .ranks = request.ranks, .micro_batches = request.base.batch.micro_batches, .chunks = v};
+      if (violation(wanted)) continue;
+      Schedule schedule = make_schedule(wanted);
+      const bool one_copy = schedule.placement.kind != Placement::Kind::bidirectional;
+      if (one_copy && schedule.placement.depth() <= unit_count(request.base.model)) {
+        schedules.push_back(std::move(schedule));
+      }
+    }
+  }
+  return schedules;
+}
+
+std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice) {
+  const PlanRequest& plan = choice.plan.request;
+  const Placement& placement = plan.schedule.placement;
+  SearchRequest search;
+  search.ranks = request.ranks;
+  search.micro_batches = plan.batch.micro_batches;
+  search.max_virtual_stages = unit_count(plan.model);
+  search.v_shape = placement.kind == Placement::Kind::v_shape;
+  search.loop_chunks = search.v_shape ? std::vector<int>{} : std::vector<int>{placement.chunks};
+  search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request);
+  if (request.memory_limit > 0) {
+    const LiveLimit limit = live_limit(request.memory_limit, plan);
+    if (*std::min_element(limit.limit.begin(), limit.limit.end()) < 1) return std::nullopt;
+    search.memory_limit = limit.limit;
+    search.weight_memory = limit.weight_memory;
+  }
+  try {
+    SearchResult result = search_schedule(search);
+    return FoundSchedule{std::move(result.schedule), result.name + ": " + result.reason};
+  } catch (const std::invalid_argument&) {  // nothing fits, or the costs are those of another placement
+    return std::nullopt;
+  }
+}
+
+UnitMemory unit_memory(const PlanRequest& request) {
+  const Live live = live_of(request.schedule);
+  const int units = unit_count(request.model);
+  UnitMemory memory;
+  memory.bytes.assign(live.forward_to_input.size(), std::vector<double>(static_cast<std::size_t>(units), 0.0));
+  for (int u = 0; u < units; ++u) {
+    const StageBytes bytes = stage_bytes(unit_shape(request, u, false), request.precision);
+    const double state = state_bytes(request, u);
+    for (std::size_t s = 0; s < memory.bytes.size(); ++s) {
+      memory.bytes[s][static_cast<std::size_t>(u)] =
+          state + static_cast<double>(bytes.forward_to_input) * live.forward_to_input[s] +
+          static_cast<double>(bytes.forward_to_weight) * live.forward_to_weight[s] +
+          static_cast<double>(bytes.input_to_weight) * live.input_to_weight[s];
+    }
+  }
+  return memory;
+}
+
+std::vector<double> counted_bytes(const PlanRequest& request, const UnitMemory& memory) {
+  const Placement& placement = request.schedule.placement;
+  const std::vector<UnitRange> ranges = unit_ranges(placement, request.partition);
+  std::vector<double> bytes(static_cast<std::size_t>(placement.ranks), 0.0);
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    const Placement::VirtualStage& stage = placement.stages[s];
+    for (int u = ranges[s].first; u < ranges[s].last; ++u) {
+      bytes[static_cast<std::size_t>(stage.rank)] +=
+          memory.bytes[static_cast<std::size_t>(stage.model_stage)][static_cast<std::size_t>(u)];
+    }
+  }
+  return bytes;
+}
+
+}  // namespace train_gpt

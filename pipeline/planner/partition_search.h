@@ -1,0 +1,44 @@
+// Where to cut a model: the contiguous cut whose slowest rank is fastest, then local moves for the simulated makespan.
+//
+// A rank's cost is the sum of its virtual stages, so that with several of them (loop with v > 1, V, bidirectional) a
+// long stage may be made up for by a short one. The search decides stage after stage, from both ends of the model where
+// both ends belong to the same ranks (V, bidirectional), and remembers what failed: for one stage per rank and for
+// nested stages that is dynamic programming, polynomial and exact; for loops with v > 1 it is branch and bound, exact
+// as far as its budget of nodes goes.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "pipeline/plan/partition.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+struct CutProblem {
+  Placement placement;
+  std::vector<double> unit_ms;   // [unit]
+  std::vector<double> slowness;  // [rank], factor on unit_ms; empty: 1
+  // Memory: what a unit adds to every rank that holds it, if it lies in this model stage. Empty: no limits.
+  std::vector<std::vector<double>> unit_bytes;  // [model stage][unit]
+  std::vector<double> limit_bytes;              // [rank]
+};
+
+struct Cut {
+  Partition partition;
+  double slowest_ms = 0;  // of one micro-batch through the slowest rank; bidirectional: the mean of both copies' share
+  bool proven = true;     // no cut is better; false: the budget ended first
+};
+
+// Nothing: no cut fits the memory (or none was found within the budget).
+std::optional<Cut> fastest_cut(const CutProblem& problem);
+
+// Milliseconds of the slowest rank under a partition; infinite where it exceeds a memory limit.
+double slowest_rank(const CutProblem& problem, const Partition& partition);
+
+// Moves single units between stages as long as that makes `cost` smaller; `cost` may be infinite where a partition does
+// not fit. At most `evaluations` calls. Deterministic.
+Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations);
+
+}  // namespace train_gpt

@@ -1,0 +1,154 @@
+#include "pipeline/planner/recompute.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace train_gpt {
+namespace {
+
+bool can_recompute(const ModelConfig& model, int unit) {
+  const UnitKind kind = unit_kind(model, unit);
+  return kind == UnitKind::attention || kind == UnitKind::mlp;
+}
+
+std::string join(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int n : numbers) text += (text.empty() ? "" : ",") + std::to_string(n);
+  return text;
+}
+
+void check_list(const std::vector<int>& counts, const Partition& partition) {
+  if (counts.size() == partition.size()) return;
+  throw std::invalid_argument("--recompute " + join(counts) + ": must be " + std::to_string(partition.size()) +
+                              " numbers, one per virtual stage");
+}
+
+// Activation bytes of one live micro-batch that recomputing a unit saves.
+std::int64_t saved_bytes(const PlanRequest& request, int unit) {
+  const auto kept_with = [&](bool recompute) {
+    const StageBytes bytes = stage_bytes(unit_shape(request, unit, recompute), request.precision);
+    return bytes.forward_to_input + bytes.forward_to_weight;
+  };
+  return kept_with(false) - kept_with(true);
+}
+
+// Most micro-batches of each model stage that are live at once, on any rank that holds it.
+std::vector<int> live_micro_batches(const Schedule& schedule) {
+  std::vector<int> most(static_cast<std::size_t>(schedule.placement.depth()), 0);
+  std::vector<int> live(schedule.placement.stages.size(), 0);
+  for (const std::vector<Action>& list : schedule.lists) {
+    for (const Action& action : list) {
+      const auto s = static_cast<std::size_t>(action.stage);
+      int& peak = most[static_cast<std::size_t>(schedule.placement.stages[s].model_stage)];
+      if (action.op == Op::forward) peak = std::max(peak, ++live[s]);
+      if (action.op == Op::backward || action.op == Op::backward_weight) --live[s];
+    }
+  }
+  return most;
+}
+
+// The units of every rank that may be recomputed, those that save most first.
+std::vector<std::vector<int>> candidates(const PlanRequest& request) {
+  const Placement& placement = request.schedule.placement;
+  const std::vector<UnitRange> ranges = unit_ranges(placement, request.partition);
+  const std::vector<int> live = live_micro_batches(request.schedule);
+  std::vector<std::int64_t> saved(static_cast<std::size_t>(unit_count(request.model)), 0);
+  std::vector<std::vector<int>> units(static_cast<std::size_t>(placement.ranks));
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    for (int u = ranges[s].first; u < ranges[s].last; ++u) {
+      if (!can_recompute(request.model, u)) continue;
+      saved[static_cast<std::size_t>(u)] =
+          saved_bytes(request, u) * live[static_cast<std::size_t>(placement.stages[s].model_stage)];
+      units[static_cast<std::size_t>(placement.stages[s].rank)].push_back(u);
+    }
+  }
+  for (std::vector<int>& of_rank : units) {
+    std::sort(of_rank.begin(), of_rank.end());
+    std::stable_sort(of_rank.begin(), of_rank.end(), [&](int a, int b) {
+      return saved[static_cast<std::size_t>(a)] > saved[static_cast<std::size_t>(b)];
+    });
+  }
+  return units;
+}
+
+}  // namespace
+
+StageShape unit_shape(const PlanRequest& request, int unit, bool recompute) {
+  StageShape shape;
+  shape.model = request.model;
+  shape.first_unit = unit;
+  shape.last_unit = unit + 1;
+  shape.B = request.batch.rows;
+  shape.T = request.batch.seq_len;
+  shape.head = request.head;
+  shape.recompute = {recompute};
+  return shape;
+}
+
+std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
+  check_list(counts, partition);
+  std::vector<bool> recompute(static_cast<std::size_t>(unit_count(model)), false);
+  int unit = 0;
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    int left = counts[s];
+    for (const int end = unit + partition[s]; unit < end; ++unit) {
+      if (left == 0 || !can_recompute(model, unit)) continue;
+      recompute[static_cast<std::size_t>(unit)] = true;
+      --left;
+    }
+    if (left == 0) continue;
+    throw std::invalid_argument("--recompute " + join(counts) + ": stage " + std::to_string(s) + " has only " +
+                                std::to_string(counts[s] - left) +
+                                " units that can be recomputed (attention and MLP) under the partition " +
+                                join(partition));
+  }
+  return recompute;
+}
+
+int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
+  check_list(counts, partition);
+  int missing = 0;
+  int unit = 0;
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    int there = 0;
+    for (const int end = unit + partition[s]; unit < end; ++unit) there += can_recompute(model, unit) ? 1 : 0;
+    missing += std::max(0, counts[s] - there);
+  }
+  return missing;
+}
+
+std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, std::int64_t limit_bytes) {
+  const std::vector<std::vector<int>> units = candidates(request);
+  const std::size_t ranks = units.size();
+  std::vector<std::size_t> least(ranks, 0);  // this many are needed ..
+  std::vector<std::size_t> most(ranks);      // .. and this many suffice, if anything does
+  for (std::size_t r = 0; r < ranks; ++r) most[r] = units[r].size();
+  const auto plan_with = [&](const std::vector<std::size_t>& counts) {
+    request.recompute.assign(static_cast<std::size_t>(unit_count(request.model)), false);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      for (std::size_t i = 0; i < counts[r]; ++i) request.recompute[static_cast<std::size_t>(units[r][i])] = true;
+    }
+    return make_plan(request);
+  };
+  const auto fits = [&](const Plan& plan, std::size_t r) { return plan.ranks[r].total_bytes() <= limit_bytes; };
+  const Plan all = plan_with(most);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (!fits(all, r)) return std::nullopt;
+  }
+  std::vector<std::size_t> counts(ranks, 0);  // nothing is recomputed in the first try
+  while (least != most) {
+    const Plan plan = plan_with(counts);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (fits(plan, r))
+        most[r] = std::min(most[r], counts[r]);
+      else
+        least[r] = std::min(most[r], counts[r] + 1);
+      counts[r] = (least[r] + most[r]) / 2;
+    }
+  }
+  plan_with(most);
+  return request.recompute;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,26 @@
+// Which units forget their forward and repeat it in backward_input (Chen et al., "Training Deep Nets with Sublinear
+// Memory Cost", 2016): memory of the slots F..I and F..W against one more forward of those units.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "pipeline/plan/execution_plan.h"
+
+namespace train_gpt {
+
+// A stage of one unit alone: what it keeps with and without recomputation is asked of stage_bytes().
+StageShape unit_shape(const PlanRequest& request, int unit, bool recompute);
+
+// --recompute LIST: the first `counts[s]` attention and MLP units of every model stage s. Throws std::invalid_argument
+// naming the option, the list and what would be right.
+std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
+// How many of the units that the list asks for are not in their stages: 0 where it suits the partition.
+int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
+
+// --recompute auto: the fewest units with which every rank of the plan stays within `limit_bytes`; per rank those that
+// save most, among equal ones those of early stages first. Nothing if not even all units suffice.
+std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, std::int64_t limit_bytes);
+
+}  // namespace train_gpt

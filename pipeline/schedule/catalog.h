@@ -1,0 +1,52 @@
+// The schedules by name: which exist, what each one asks of p, m, v and the group size, and how to get its lists.
+// (`auto` is not one of them: it is a search, see pipeline/search/search.h.)
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+struct ScheduleRequest {
+  std::string name;       // as --schedule takes it
+  int ranks = 1;          // p
+  int micro_batches = 1;  // m
+  int chunks = 0;         // v, --chunks; 0: the schedule's default
+  int group_size = 0;     // g, --group-size; 0: the smallest legal one
+};
+
+// Every name, in the order in which tables show them.
+const std::vector<std::string>& schedule_names();
+
+bool takes_chunks(const std::string& name);      // --chunks is free for it (otherwise only one value is accepted)
+bool takes_group_size(const std::string& name);  // --group-size means something for it
+int default_chunks(const std::string& name);     // 2 for the looped and V schedules, else 1
+
+// The smallest g >= p with m mod g = 0 or >= p (Megatron-LM's rule); m if m < p.
+int default_group_size(int p, int m);
+
+// Why this schedule cannot exist for these sizes, naming the option, the value and the nearest legal values;
+// nothing if it can.
+std::optional<std::string> violation(const ScheduleRequest& request);
+
+// The lists. Throws std::invalid_argument with the text of violation().
+Schedule make_schedule(const ScheduleRequest& request);
+
+// The generators behind the names, one file pipeline/schedule/<name>.cpp per family. They take legal values only.
+Schedule gpipe(int p, int m);
+Schedule one_f_one_b(int p, int m);
+Schedule interleaved(int p, int m, int v, int g);
+Schedule breadth_first(int p, int m, int v);
+Schedule zb_h1(int p, int m);
+Schedule zb_h2(int p, int m);
+Schedule interleaved_zb(int p, int m, int v, int g);
+Schedule zb_v(int p, int m);
+Schedule v_half(int p, int m);
+Schedule v_min(int p, int m);
+Schedule dualpipe(int p, int m);
+Schedule dualpipev(int p, int m);
+
+}  // namespace train_gpt

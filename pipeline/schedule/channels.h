@@ -1,0 +1,43 @@
+// Who sends what to whom follows from the placement alone. Executor, simulator and validator all ask this one table, so
+// the two ends of a channel cannot disagree.
+//
+// F consumes an activation message if the previous virtual stage lives on another rank and produces one if the next
+// does; B and I likewise consume a gradient from the next stage and produce one for the previous. W communicates
+// nothing, and neighbouring stages on the same rank hand over without a message. The k-th message of a channel is the
+// one that the k-th producing action in the source rank's list makes.
+#pragma once
+
+#include <vector>
+
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+class ChannelTable {
+ public:
+  // What one action takes from and gives to the channels: indices into channels(), -1 for no message.
+  struct Messages {
+    int consumes = -1;
+    int produces = -1;
+  };
+
+  explicit ChannelTable(const Placement& placement);
+
+  // Every channel that carries at least one message, sorted by source, destination and kind: the same on every rank.
+  const std::vector<Channel>& channels() const { return channels_; }
+
+  Messages messages(const Action& action) const {
+    if (action.op == Op::backward_weight) return {};
+    const auto stage = static_cast<std::size_t>(action.stage);
+    return action.op == Op::forward ? forward_[stage] : backward_[stage];
+  }
+
+ private:
+  std::vector<Channel> channels_;
+  std::vector<Messages> forward_;   // [virtual stage]
+  std::vector<Messages> backward_;  // [virtual stage]: B and I
+};
+
+std::vector<Channel> channels(const Schedule& schedule);
+
+}  // namespace train_gpt

@@ -1,0 +1,26 @@
+// Schedules as text, in the CSV form of PyTorch's pipelining: one row per rank, no header; a cell is one action such as
+// `2F0` (stage 2, forward, micro-batch 0), `2B0`, `2I0`, `2W0`, or nothing. A fused pair is one cell,
+// `(2F0;1B3)OVERLAP_F_B`, read with and without the parentheses. In a bidirectional schedule the second copy's stages
+// are p .. 2p-1 (stage p on rank p-1) and take micro-batches m/2 .. m-1.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+// p, v, m and the placement follow from which stage stands in which row: a loop, a V, two directions, or any other
+// table. `name` is the file's name: it becomes the schedule's name and opens every message. Throws
+// std::invalid_argument naming row and cell (both from 1) for anything that is no schedule; whether its order can run
+// is for validate() to say.
+Schedule parse_schedule_csv(std::string_view text, const std::string& name);
+
+// Throws std::invalid_argument also for a file that cannot be read.
+Schedule read_schedule_csv(const std::string& path);
+
+void write_schedule_csv(const Schedule& schedule, std::ostream& output);
+
+}  // namespace train_gpt

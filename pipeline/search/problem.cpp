@@ -1,0 +1,203 @@
+#include "pipeline/search/problem.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "pipeline/schedule/channels.h"
+
+namespace train_gpt::search {
+namespace {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+double Problem::memory_change(Operation operation) const {
+  if (operation == kForward) return 1.0 / chunks;
+  return -(operation == kInput ? 1 - weight_memory : weight_memory) / chunks;
+}
+
+double Problem::busy(int rank) const {
+  double sum = 0;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (const auto& durations : duration) sum += durations[index(stage(rank, chunk))];
+  return sum * micro_batches;
+}
+
+Problem make_problem(const SearchRequest& request, const Placement& placement) {
+  Problem problem;
+  problem.placement = placement;
+  problem.ranks = placement.ranks;
+  problem.chunks = placement.chunks;
+  problem.micro_batches = request.micro_batches;
+  problem.stages = placement.depth();
+  problem.objective = request.objective;
+  problem.weight_memory = request.weight_memory;
+  for (const Placement::VirtualStage& stage : placement.stages) problem.rank_of.push_back(stage.rank);
+  problem.chunk_of.resize(index(problem.stages));
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const std::vector<int> own = placement.stages_of(rank);
+    for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
+      problem.chunk_of[index(own[chunk])] = static_cast<int>(chunk);
+    problem.stage_of.insert(problem.stage_of.end(), own.begin(), own.end());
+  }
+  StageCosts costs = stage_costs(request.costs, placement);
+  problem.duration[kForward] = std::move(costs.forward);
+  problem.duration[kInput] = std::move(costs.input);
+  problem.duration[kWeight] = std::move(costs.weight);
+  problem.transfer = costs.transfer;
+  const ChannelTable table(placement);
+  std::vector<int> uses(table.channels().size());
+  for (int stage = 0; stage < problem.stages; ++stage) {
+    const int activations = table.messages({Op::forward, false, stage, 0}).consumes;
+    const int gradients = stage == 0 ? -1 : table.messages({Op::backward_input, false, stage - 1, 0}).consumes;
+    problem.channel[kForward].push_back(activations);
+    problem.channel[kInput].push_back(gradients);
+    problem.hop.push_back(activations < 0 ? 0 : costs.latency + costs.transfer);
+    if (activations >= 0) ++uses[index(activations)], ++uses[index(gradients)];
+  }
+  for (const int count : uses) problem.shared.push_back(count > 1);
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    // A rank never holds more than all m micro-batches: a limit of that or more is none, and is not searched as one.
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    const auto& limits = request.memory_limit;
+    const double limit = limits.empty() ? kNone : limits[limits.size() == 1 ? 0 : index(rank)];
+    problem.limit.push_back(limit >= request.micro_batches ? kNone : limit);
+    double start = 0;
+    for (int stage = 0; stage < problem.stage(rank, 0); ++stage)
+      start += problem.time(kForward, stage) + problem.hop[index(stage + 1)];
+    problem.first_start.push_back(start);
+  }
+  return problem;
+}
+
+bool Score::better_than(const Score& rival) const {
+  const double slack = 1e-9 * std::max(objective, rival.objective);
+  if (objective < rival.objective - slack) return true;
+  if (objective > rival.objective + slack) return false;
+  if (other < rival.other - slack) return true;
+  if (other > rival.other + slack) return false;
+  return peak < rival.peak - kMemorySlack;
+}
+
+bool Score::reaches(const Score& bound) const {
+  return objective <= bound.objective * (1 + 2e-9) && other <= bound.other * (1 + 2e-9);
+}
+
+double peak_of(const Problem& problem, const RankOrder& list) {
+  const double change[3] = {problem.memory_change(kForward), problem.memory_change(kInput),
+                            problem.memory_change(kWeight)};
+  double live = 0, peak = 0;
+  for (const Letter letter : list) {
+    live += change[operation_of(letter)];
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+Evaluator::Evaluator(const Problem& problem) : problem_(problem) {
+  const std::size_t ranks = index(problem.ranks), stages = index(problem.stages), m = index(problem.micro_batches);
+  start_.assign(ranks, std::vector<double>(3 * index(problem.chunks) * m));
+  for (auto& arrivals : arrival_) arrivals.assign(stages, std::vector<double>(m));
+  for (auto& done : done_) done.resize(stages);
+  position_.resize(ranks);
+  free_.resize(ranks);
+  first_.resize(ranks);
+  peak_.resize(ranks);
+  queued_.resize(ranks);
+  channel_free_.resize(problem.shared.size());
+  sent_.resize(problem.shared.size());
+  taken_.resize(problem.shared.size());
+  ready_.reserve(ranks);
+}
+
+bool Evaluator::evaluate(const Order& order) {
+  score_ = {};
+  ready_.clear();
+  for (int rank = problem_.ranks - 1; rank >= 0; --rank) {
+    peak_[index(rank)] = peak_of(problem_, order[index(rank)]);
+    if (peak_[index(rank)] > problem_.limit[index(rank)] + kMemorySlack) return false;
+    score_.peak = std::max(score_.peak, peak_[index(rank)]);
+    ready_.push_back(rank);
+  }
+  for (auto& done : done_) std::fill(done.begin(), done.end(), 0);
+  std::fill(position_.begin(), position_.end(), 0);
+  std::fill(free_.begin(), free_.end(), 0.0);
+  std::fill(channel_free_.begin(), channel_free_.end(), 0.0);
+  std::fill(taken_.begin(), taken_.end(), 0);
+  for (auto& messages : sent_) messages.clear();
+  std::fill(queued_.begin(), queued_.end(), 1);
+  while (!ready_.empty()) {
+    const int rank = ready_.back();
+    ready_.pop_back();
+    queued_[index(rank)] = 0;
+    if (!run_until_blocked(order[index(rank)], rank)) return false;
+  }
+  double makespan = 0, span = 0;
+  for (int rank = 0; rank < problem_.ranks; ++rank) {
+    if (position_[index(rank)] < order[index(rank)].size()) return false;
+    makespan = std::max(makespan, free_[index(rank)]);
+    span = std::max(span, free_[index(rank)] - first_[index(rank)]);
+  }
+  score_.objective = problem_.objective == SearchObjective::makespan ? makespan : span;
+  score_.other = problem_.objective == SearchObjective::makespan ? span : makespan;
+  return true;
+}
+
+bool Evaluator::run_until_blocked(const RankOrder& list, int rank) {
+  std::size_t position = position_[index(rank)];
+  double now = free_[index(rank)];
+  double* starts = start_[index(rank)].data();
+  for (; position < list.size(); ++position) {
+    const Operation operation = operation_of(list[position]);
+    const int stage = problem_.stage(rank, chunk_of(list[position]));
+    const int micro_batch = done_[operation][index(stage)];
+    if (operation == kWeight) {
+      if (micro_batch >= done_[kInput][index(stage)]) return false;
+    } else {
+      if (operation == kInput && micro_batch >= done_[kForward][index(stage)]) return false;
+      const int source = operation == kForward ? stage - 1 : stage + 1;
+      if (source >= 0 && source < problem_.stages) {
+        const int channel = problem_.channel[operation][index(std::max(stage, source))];
+        if (channel >= 0 && problem_.shared[index(channel)]) {
+          const std::vector<int>& messages = sent_[index(channel)];
+          std::size_t& taken = taken_[index(channel)];
+          if (taken == messages.size()) break;
+          if (messages[taken] != stage) return false;
+          ++taken;
+        } else if (micro_batch >= done_[operation][index(source)]) {
+          if (channel < 0) return false;
+          break;
+        }
+        now = std::max(now, arrival_[operation][index(source)][index(micro_batch)]);
+      }
+    }
+    starts[position] = now;
+    now += problem_.duration[operation][index(stage)];
+    ++done_[operation][index(stage)];
+    if (operation == kWeight) continue;
+    const int target = operation == kForward ? stage + 1 : stage - 1;
+    if (target >= 0 && target < problem_.stages) hand_over(operation, stage, target, micro_batch, now);
+  }
+  position_[index(rank)] = position;
+  free_[index(rank)] = now;
+  first_[index(rank)] = starts[0];
+  return true;
+}
+
+void Evaluator::hand_over(Operation operation, int stage, int target, int micro_batch, double now) {
+  const int channel = problem_.channel[operation][index(std::max(stage, target))];
+  double& arrival = arrival_[operation][index(stage)][index(micro_batch)];
+  arrival = now;
+  if (channel < 0) return;
+  double& channel_free = channel_free_[index(channel)];
+  arrival = std::max(now, channel_free) + problem_.hop[index(std::max(stage, target))];
+  channel_free = std::max(now, channel_free) + problem_.transfer;
+  if (problem_.shared[index(channel)]) sent_[index(channel)].push_back(target);
+  const int taker = problem_.rank_of[index(target)];
+  if (queued_[index(taker)]) return;
+  queued_[index(taker)] = 1;
+  ready_.push_back(taker);
+}
+
+}  // namespace train_gpt::search

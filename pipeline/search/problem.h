@@ -1,0 +1,119 @@
+// The schedule search's own view of the problem, small enough to evaluate thousands of orders per second.
+//
+// All micro-batches cost the same, so an order may be taken, without loss, to run each operation of each virtual stage
+// in micro-batch order (swap two micro-batches that overtake each other: nothing gets later; Zero Bubble, Qi et al.
+// 2024, uses the same symmetry). A rank's list is then a string over 3v letters "next F, I or W of chunk c"; the
+// micro-batch is implied by counting. A fused B is I and W back to back that hands its gradient on later: never better,
+// so the search emits I and W only.
+//
+// Memory depends on the order alone, not on time: F adds 1/v of an activation, I releases all but the fraction
+// weight_memory of it, W releases the rest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "pipeline/schedule/schedule.h"
+#include "pipeline/search/search.h"
+
+namespace train_gpt::search {
+
+enum Operation : std::uint8_t { kForward = 0, kInput = 1, kWeight = 2 };
+
+// One action of an order: 3 * chunk + operation. Chunk c of a rank is its c-th virtual stage, in model order.
+using Letter = std::uint8_t;
+inline int chunk_of(Letter letter) { return letter / 3; }
+inline Operation operation_of(Letter letter) { return static_cast<Operation>(letter % 3); }
+inline Letter make_letter(int chunk, Operation operation) { return static_cast<Letter>(3 * chunk + operation); }
+
+using RankOrder = std::vector<Letter>;
+using Order = std::vector<RankOrder>;  // [rank], 3*v*m letters each
+
+struct Problem {
+  Placement placement;
+  int ranks = 1, chunks = 1, micro_batches = 1;
+  int stages = 1;                      // ranks * chunks
+  std::vector<int> rank_of, chunk_of;  // [stage]
+  std::vector<int> stage_of;           // [rank * chunks + chunk]
+  std::vector<double> duration[3];     // [operation][stage], of one micro-batch
+  std::vector<double> hop;             // [stage]: delay between stage-1 and stage, both directions; 0 within a rank
+  double transfer = 0;                 // the part of a hop during which the message occupies its channel
+  std::vector<int> channel[2];         // [F, I][stage]: which channel joins stage-1 and stage; -1 within a rank
+  std::vector<char> shared;            // [channel]: several pairs of stages use it, so its order must be kept
+  std::vector<double> limit;           // [rank], in activations of one micro-batch through one rank's share
+  std::vector<double> first_start;     // [rank]: when its first forward can start, whatever the order
+  double weight_memory = 1;
+  SearchObjective objective = SearchObjective::makespan;
+
+  int stage(int rank, int chunk) const { return stage_of[static_cast<std::size_t>(rank * chunks + chunk)]; }
+  double time(Operation operation, int of_stage) const {
+    return duration[operation][static_cast<std::size_t>(of_stage)];
+  }
+  double memory_change(Operation operation) const;  // of one action
+  double busy(int rank) const;                      // all work of a rank in one step
+  // The least limit under which a rank can run any order at all: v activations of 1/v.
+  static constexpr double kLeastLimit = 1.0;
+};
+
+Problem make_problem(const SearchRequest& request, const Placement& placement);
+
+// Sums of fractions such as 1/3 are compared with this slack.
+inline constexpr double kMemorySlack = 1e-9;
+
+// Objective first, then the other measure, then memory.
+struct Score {
+  double objective = 0, other = 0, peak = 0;
+  bool better_than(const Score& rival) const;
+  bool reaches(const Score& bound) const;  // in objective and the other measure, but for rounding
+};
+
+// Runs an order as soon as possible, in time linear in the number of actions.
+class Evaluator {
+ public:
+  explicit Evaluator(const Problem& problem);
+  // False if the order blocks itself or exceeds a memory limit. Afterwards the accessors below describe it.
+  bool evaluate(const Order& order);
+
+  const Score& score() const { return score_; }
+  double start(int rank, std::size_t position) const { return start_[static_cast<std::size_t>(rank)][position]; }
+  const std::vector<double>& starts(int rank) const { return start_[static_cast<std::size_t>(rank)]; }
+  // What the objective counts for one rank: its last end, or its span.
+  double finish(int rank) const {
+    const std::size_t r = static_cast<std::size_t>(rank);
+    return problem_.objective == SearchObjective::makespan ? free_[r] : free_[r] - first_[r];
+  }
+  double peak(int rank) const { return peak_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  bool run_until_blocked(const RankOrder& list, int rank);
+  void hand_over(Operation operation, int stage, int target, int micro_batch, double now);
+
+  const Problem& problem_;
+  Score score_;
+  std::vector<std::vector<double>> start_;       // [rank][position]
+  std::vector<std::vector<double>> arrival_[2];  // [F or I][producing stage][micro-batch]: at the next stage's rank
+  std::vector<int> done_[3];                     // [operation][stage]: how many micro-batches
+  std::vector<std::size_t> position_;            // [rank]
+  std::vector<double> free_, first_, peak_;      // [rank]
+  std::vector<double> channel_free_;             // [channel]
+  std::vector<std::vector<int>> sent_;           // [shared channel]: stages that its messages are for, in order
+  std::vector<std::size_t> taken_;               // [shared channel]
+  std::vector<int> ready_;                       // ranks to look at again
+  std::vector<char> queued_;                     // [rank]
+};
+
+// Peak of live activations of one rank's list.
+double peak_of(const Problem& problem, const RankOrder& list);
+
+// The same order as a Schedule that validator, simulator and executor take.
+Schedule to_schedule(const Problem& problem, const Order& order);
+
+// The same lists as an order, B taken apart into I and W. Nothing if a stage leaves micro-batch order.
+std::optional<Order> from_schedule(const Problem& problem, const Schedule& schedule);
+
+// Every micro-batch alone: slow, and runs in any memory that anything runs in.
+Order one_at_a_time(const Problem& problem);
+
+}  // namespace train_gpt::search

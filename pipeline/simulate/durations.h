@@ -1,0 +1,41 @@
+// How long each action takes: the costs of its virtual stage, or what it took when it was measured.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+class DurationTable {
+ public:
+  // Keeps references to all three. Throws std::invalid_argument if `measured` has not one value per action.
+  DurationTable(const Schedule& schedule, const StageCosts& costs, const ActionDurations* measured);
+
+  // Milliseconds of one action on its own.
+  double operator()(int rank, std::size_t position) const {
+    if (measured_ != nullptr) return (*measured_)[rank][position];
+    const Action& action = schedule_.lists[rank][position];
+    return by_op_[static_cast<std::size_t>(action.op)][action.stage];
+  }
+
+  // Whether the actions at this position and the next run as one. They do if such a pair has a cost of its own.
+  bool runs_as_pair(int rank, std::size_t position) const {
+    return pairs_have_cost_ && schedule_.lists[rank][position].fused_with_next &&
+           position + 1 < schedule_.lists[rank].size();
+  }
+
+  // Milliseconds of such a pair: when measured, of its two parts together.
+  double pair(int rank, std::size_t position) const;
+
+ private:
+  const Schedule& schedule_;
+  const StageCosts& costs_;
+  const ActionDurations* measured_;
+  bool pairs_have_cost_;
+  std::array<std::vector<double>, 4> by_op_;  // [Op][virtual stage]
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,31 @@
+// What simulate() derives from a finished run, one part per file: memory, channels, bounds, the critical path.
+#pragma once
+
+#include <vector>
+
+#include "pipeline/simulate/durations.h"
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+struct LivePeaks {
+  double activations = 0.0;     // units of one micro-batch through one rank's share
+  double pending_weight = 0.0;  // same unit
+};
+
+// Per rank. Depends on the order of the lists alone; the F of a pair that runs as one counts first.
+std::vector<LivePeaks> live_peaks(const Schedule& schedule, const DurationTable& durations, double weight_memory);
+
+std::vector<ChannelLoad> channel_loads(const Schedule& schedule, const StageCosts& costs,
+                                       const std::vector<std::vector<Interval>>& intervals);
+
+// See Simulation::lower_bound. For lists that are not complete: the busiest rank.
+double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
+                   const std::vector<double>& busy);
+
+// Walks back from the action that ends last: to the one before it on its rank if that ended when it started, else to
+// the one whose message it awaited.
+std::vector<ActionPosition> critical_path(const Schedule& schedule, const StageCosts& costs,
+                                          const std::vector<std::vector<Interval>>& intervals);
+
+}  // namespace train_gpt

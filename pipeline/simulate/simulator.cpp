@@ -1,0 +1,245 @@
+// The run itself: every rank advances until it misses an input, and whoever produces that input wakes it. Every action
+// is looked at once when it runs and at most twice more while its rank waits, so the time is linear and nothing but
+// flat arrays is needed. Which rank advances first cannot matter: the lists fix every order.
+#include "pipeline/simulate/simulator.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "pipeline/schedule/channels.h"
+#include "pipeline/simulate/durations.h"
+#include "pipeline/simulate/parts.h"
+
+namespace train_gpt {
+namespace {
+
+constexpr double kNotYet = -1.0;
+constexpr double kRounding = 1e-9;
+
+class Run {
+ public:
+  Run(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations, bool keep_intervals)
+      : schedule_(schedule),
+        stages_(schedule.placement.stages),
+        costs_(costs),
+        durations_(durations),
+        channels_(schedule.placement),
+        micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
+        forward_ready_(stages_.size() * micro_batches_, kNotYet),
+        gradient_ready_(stages_.size() * micro_batches_, kNotYet),
+        channel_free_(channels_.channels().size(), 0.0),
+        ranks_(schedule.lists.size()) {
+    result_.busy.assign(ranks_.size(), 0.0);
+    result_.first_start.assign(ranks_.size(), 0.0);
+    result_.last_end.assign(ranks_.size(), 0.0);
+    if (!keep_intervals) return;
+    result_.intervals.resize(ranks_.size());
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      result_.intervals[rank].resize(schedule.lists[rank].size());
+    }
+  }
+
+  Simulation operator()() {
+    for (int rank = schedule_.ranks - 1; rank >= 0; --rank) runnable_.push_back(rank);
+    while (!runnable_.empty()) {
+      const int rank = runnable_.back();
+      runnable_.pop_back();
+      advance(rank);
+    }
+    for (int rank = 0; rank < schedule_.ranks; ++rank) {
+      if (ranks_[rank].position < schedule_.lists[rank].size()) throw std::invalid_argument(what_blocks());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct RankState {
+    std::size_t position = 0;  // the next action of its list
+    double clock = 0.0;        // when the last one ended
+    const double* waits_for = nullptr;
+  };
+
+  std::size_t cell(int stage, int micro_batch) const { return stage * micro_batches_ + micro_batch; }
+
+  // The first input of the action that nobody has produced, or nullptr; raises `start` to the moment all are here.
+  const double* missing_input(const Action& action, double& start) const {
+    const Placement::VirtualStage& stage = stages_[action.stage];
+    const std::size_t own = cell(action.stage, action.micro_batch);
+    const double* inputs[2] = {nullptr, nullptr};
+    switch (action.op) {
+      case Op::forward:
+        if (stage.previous >= 0) inputs[0] = &forward_ready_[cell(stage.previous, action.micro_batch)];
+        break;
+      case Op::backward:
+      case Op::backward_input:
+        inputs[0] = &forward_ready_[own];
+        if (stage.next >= 0) inputs[1] = &gradient_ready_[cell(stage.next, action.micro_batch)];
+        break;
+      case Op::backward_weight:
+        inputs[0] = &gradient_ready_[own];
+        break;
+    }
+    for (const double* input : inputs) {
+      if (input == nullptr) continue;
+      if (*input == kNotYet) return input;
+      // What the stage itself left behind lies on this rank; the array holds when it reaches the neighbour.
+      if (input != &forward_ready_[own] && input != &gradient_ready_[own]) start = std::max(start, *input);
+    }
+    return nullptr;
+  }
+
+  void advance(int rank) {
+    RankState& state = ranks_[rank];
+    const std::vector<Action>& list = schedule_.lists[rank];
+    while (state.position < list.size()) {
+      const bool pair = durations_.runs_as_pair(rank, state.position);
+      double start = state.clock;
+      state.waits_for = missing_input(list[state.position], start);
+      if (state.waits_for == nullptr && pair) state.waits_for = missing_input(list[state.position + 1], start);
+      if (state.waits_for != nullptr) return;
+
+      const double duration = pair ? durations_.pair(rank, state.position) : durations_(rank, state.position);
+      if (state.position == 0) result_.first_start[rank] = start;
+      state.clock = start + duration;
+      result_.busy[rank] += duration;
+      finish(rank, {start, state.clock});
+      if (pair) finish(rank, {start, state.clock});
+    }
+    result_.last_end[rank] = state.clock;
+  }
+
+  // Records the action at the rank's position, hands its output on and moves past it.
+  void finish(int rank, Interval interval) {
+    const std::size_t position = ranks_[rank].position++;
+    const Action& action = schedule_.lists[rank][position];
+    if (!result_.intervals.empty()) result_.intervals[rank][position] = interval;
+    if (action.op == Op::backward_weight) return;
+
+    const bool forward = action.op == Op::forward;
+    const Placement::VirtualStage& stage = stages_[action.stage];
+    double& ready = (forward ? forward_ready_ : gradient_ready_)[cell(action.stage, action.micro_batch)];
+    if (ready != kNotYet) {
+      throw std::invalid_argument(schedule_.name + ": rank " + std::to_string(rank) + " runs " + to_string(action) +
+                                  (forward ? " twice" : " after a backward of the same micro-batch"));
+    }
+    ready = interval.end;
+    if (const int channel = channels_.messages(action).produces; channel >= 0) {
+      const double sent = std::max(interval.end, channel_free_[channel]) + costs_.transfer;
+      channel_free_[channel] = sent;
+      ready = sent + costs_.latency;
+      ++result_.messages;
+    }
+    const int neighbour = forward ? stage.next : stage.previous;
+    if (neighbour < 0) return;
+    const int taker = stages_[neighbour].rank;
+    if (ranks_[taker].waits_for == &ready) {
+      ranks_[taker].waits_for = nullptr;
+      runnable_.push_back(taker);
+    }
+  }
+
+  std::string what_blocks() const;
+
+  const Schedule& schedule_;
+  const std::vector<Placement::VirtualStage>& stages_;
+  const StageCosts& costs_;
+  const DurationTable& durations_;
+  const ChannelTable channels_;
+  const std::size_t micro_batches_;
+  std::vector<double> forward_ready_;  // [stage][micro-batch]: when the output of F is where the next stage runs
+  std::vector<double>
+      gradient_ready_;                // [stage][micro-batch]: when the output of I or B is where the previous one runs
+  std::vector<double> channel_free_;  // [channel]: when it can take the next message
+  std::vector<RankState> ranks_;
+  std::vector<int> runnable_;
+  Simulation result_;
+};
+
+std::string Run::what_blocks() const {
+  constexpr int kMostRanksNamed = 8;
+  std::string message = schedule_.name + ": the lists block each other";
+  int blocked = 0;
+  for (int rank = 0; rank < schedule_.ranks; ++rank) {
+    const RankState& state = ranks_[rank];
+    if (state.position >= schedule_.lists[rank].size() || ++blocked > kMostRanksNamed) continue;
+    const Action& action = schedule_.lists[rank][state.position];
+    const bool forward =
+        state.waits_for >= forward_ready_.data() && state.waits_for < forward_ready_.data() + forward_ready_.size();
+    const std::ptrdiff_t index = state.waits_for - (forward ? forward_ready_ : gradient_ready_).data();
+    const int stage = static_cast<int>(index / schedule_.micro_batches);
+    const int micro_batch = static_cast<int>(index % schedule_.micro_batches);
+    const std::string name = to_string(Action{forward ? Op::forward : Op::backward_input, false, stage, micro_batch});
+    message += (blocked == 1 ? ": rank " : "; rank ") + std::to_string(rank) + " waits with " + to_string(action) +
+               " (action " + std::to_string(state.position) + ") for " + name + (forward ? "" : " or its B") +
+               " of rank " + std::to_string(stages_[stage].rank);
+  }
+  if (blocked > kMostRanksNamed) message += "; and " + std::to_string(blocked - kMostRanksNamed) + " ranks more";
+  return message;
+}
+
+void check_positions(const Schedule& schedule) {
+  const Placement& placement = schedule.placement;
+  if (schedule.ranks < 1 || schedule.lists.size() != static_cast<std::size_t>(schedule.ranks)) {
+    throw std::invalid_argument(schedule.name + ": " + std::to_string(schedule.lists.size()) + " lists for " +
+                                std::to_string(schedule.ranks) + " ranks");
+  }
+  const int stages = static_cast<int>(placement.stages.size());
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    for (const Action& action : schedule.actions(rank)) {
+      if (action.stage >= 0 && action.stage < stages && action.micro_batch >= 0 &&
+          action.micro_batch < schedule.micro_batches && placement.stages[action.stage].rank == rank) {
+        continue;
+      }
+      throw std::invalid_argument(schedule.name + ": rank " + std::to_string(rank) + " cannot run " +
+                                  to_string(action) + ": it is not one of its virtual stages or micro-batches");
+    }
+  }
+}
+
+void measure(Simulation& result) {
+  double first = result.first_start[0];
+  double last = 0.0;
+  double total_busy = 0.0;
+  for (std::size_t rank = 0; rank < result.busy.size(); ++rank) {
+    total_busy += result.busy[rank];
+    result.ideal = std::max(result.ideal, result.busy[rank]);
+    result.span = std::max(result.span, result.last_end[rank] - result.first_start[rank]);
+    first = std::min(first, result.first_start[rank]);
+    last = std::max(last, result.last_end[rank]);
+  }
+  result.makespan = last - first;
+  // Rounding may leave a sum of busy times an ulp above the span it fills.
+  const double available = static_cast<double>(result.busy.size()) * result.makespan;
+  if (available > 0.0) result.bubble = std::max(0.0, 1.0 - total_busy / available);
+  if (result.span > 0.0) result.bubble_span = std::max(0.0, 1.0 - result.ideal / result.span);
+}
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const Costs& costs, const SimulateOptions& options) {
+  return simulate(schedule, stage_costs(costs, schedule.placement), options);
+}
+
+Simulation simulate(const Schedule& schedule, const StageCosts& costs, const SimulateOptions& options) {
+  check_positions(schedule);
+  const DurationTable durations(schedule, costs, options.durations);
+  const bool need_intervals = options.intervals || options.channels || options.critical_path;
+  Simulation result = Run(schedule, costs, durations, need_intervals)();
+  measure(result);
+  result.bytes = static_cast<double>(result.messages) * costs.message_bytes;
+  result.lower_bound = lower_bound(schedule, costs, durations, result.busy);
+  // The two are sums in different orders: where they meet, they may differ in the last digits.
+  if (result.lower_bound < result.makespan * (1.0 + kRounding)) {
+    result.lower_bound = std::min(result.lower_bound, result.makespan);
+  }
+  for (const LivePeaks& peaks : live_peaks(schedule, durations, options.weight_memory)) {
+    result.peak_live.push_back(peaks.activations);
+    result.peak_pending_weight.push_back(peaks.pending_weight);
+  }
+  if (options.channels) result.channels = channel_loads(schedule, costs, result.intervals);
+  if (options.critical_path) result.critical_path = critical_path(schedule, costs, result.intervals);
+  if (!options.intervals) result.intervals = {};
+  return result;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,114 @@
+// What a schedule costs: runs the lists of a schedule on paper, in time linear in the number of actions.
+//
+// The rules (those behind every published figure): a rank runs its list strictly in order, one action at a time. F
+// needs the F of the previous virtual stage, I and B need the F of their own stage and the I or B of the next one, W
+// needs its I. A send costs the sender nothing; a hop between two ranks takes its latency, plus the size of the message
+// over the bandwidth if both are given (the messages of one channel then follow each other). B hands its gradient on
+// only when it ends. A fused F&B pair of given cost awaits both inputs, then runs as one action.
+//
+//   Schedule schedule = make_schedule({.name = "1f1b", .ranks = 4, .micro_batches = 8});
+//   Simulation simulation = simulate(schedule, Costs{});      // F = I = W = 1 ms
+//   simulation.bubble                                          // 0.2727...
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+// Milliseconds. `forward`, `input`, `weight` (F, I, W; B costs I + W) are those of one micro-batch through the share of
+// one rank and hold
+//   one value:   every rank; a virtual stage ("chunk") takes 1/v of it;
+//   p values:    one per rank; a chunk takes 1/v of it (bidirectional: one per model stage, for both copies);
+//   p*v values:  one per virtual stage, undivided.
+struct Costs {
+  std::vector<double> forward = {1.0};
+  std::vector<double> input = {1.0};
+  std::vector<double> weight = {1.0};
+  std::vector<double> fused = {};  // an F&B pair, counted where its F runs; empty: the two run one after the other
+  double latency = 0.0;            // one hop between two ranks, never divided
+  double bandwidth = 0.0;          // of one channel, GB/s (10^9 bytes); 0: infinite
+  double message_bytes = 0.0;      // one activation or one gradient, (b, T, C); 0: unknown
+
+  bool operator==(const Costs&) const = default;
+};
+
+// Costs, spelled out per virtual stage of one placement.
+struct StageCosts {
+  std::vector<double> forward, input, weight;  // [virtual stage], milliseconds
+  std::vector<double> fused;                   // [virtual stage], or empty
+  double latency = 0.0;                        // milliseconds
+  double transfer = 0.0;                       // milliseconds during which a message occupies its channel
+  double message_bytes = 0.0;                  // 0: unknown
+};
+
+// Throws std::invalid_argument if a list has another length than 1, p or p*v, or a value is negative or not finite.
+StageCosts stage_costs(const Costs& costs, const Placement& placement);
+
+struct Interval {
+  double start = 0.0;  // milliseconds since the first action could start
+  double end = 0.0;
+};
+
+// [rank][position in that rank's list], milliseconds.
+using ActionDurations = std::vector<std::vector<double>>;
+
+struct SimulateOptions {
+  bool intervals = true;                       // start and end of every action (16 bytes each)
+  bool channels = true;                        // messages, bytes and longest queue of every channel
+  bool critical_path = false;                  // the chain of actions that makes the makespan
+  double weight_memory = 1.0;                  // fraction of an activation that stays alive between I and W, 0 .. 1
+  const ActionDurations* durations = nullptr;  // instead of the costs: what every single action took when measured
+};
+
+struct ChannelLoad {
+  Channel channel;
+  std::int64_t messages = 0;
+  double bytes = 0.0;
+  // Most messages that needed a slot at one time: from the end of the action that sends a message to the end of the one
+  // that takes it, with as many slots as are wanted. The validator takes its slot counts from here.
+  int longest_queue = 0;
+};
+
+struct ActionPosition {
+  int rank = 0;
+  int position = 0;
+};
+
+struct Simulation {
+  double makespan = 0.0;     // milliseconds, first start to last end
+  double span = 0.0;         // largest (last end - first start) of a rank, milliseconds
+  double ideal = 0.0;        // largest busy time of a rank, milliseconds
+  double bubble = 0.0;       // 1 - busy / (p * makespan), busy of all ranks together
+  double bubble_span = 0.0;  // 1 - ideal / span: the zero-bubble papers' measure
+  // No order of the same actions on the same ranks is faster: the longest chain of dependencies, or the busiest rank
+  // between the earliest moment it can start and what must follow its last backward elsewhere.
+  double lower_bound = 0.0;
+
+  std::vector<double> busy;         // [rank], milliseconds
+  std::vector<double> first_start;  // [rank]
+  std::vector<double> last_end;     // [rank]
+
+  // [rank], in units of one micro-batch through one rank's share: +1/v at F, -(1 - weight_memory)/v at I, the rest at
+  // W.
+  std::vector<double> peak_live;
+  std::vector<double> peak_pending_weight;  // [rank], same unit: weight gradients between I and W
+
+  std::int64_t messages = 0;  // that cross ranks
+  double bytes = 0.0;
+
+  std::vector<std::vector<Interval>> intervals;  // [rank][position], if asked for
+  std::vector<ChannelLoad> channels;             // if asked for; those that carry a message, sorted
+  std::vector<ActionPosition> critical_path;     // if asked for; first action first
+};
+
+// Throws std::invalid_argument if the lists block each other (the message says what each rank waits for) or name a
+// stage or micro-batch that does not exist or is not the rank's; whether they are complete is the validator's business.
+Simulation simulate(const Schedule& schedule, const Costs& costs, const SimulateOptions& options = {});
+Simulation simulate(const Schedule& schedule, const StageCosts& costs, const SimulateOptions& options = {});
+
+}  // namespace train_gpt

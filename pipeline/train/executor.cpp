@@ -1,0 +1,363 @@
+#include "pipeline/train/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "pipeline/plan/speculation.h"
+
+namespace train_gpt {
+namespace {
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// True where the mb-th micro-batch is the last of its group: groups end at floor(m * g / G), g = 1 .. G.
+bool ends_group(int mb, int m, int groups) {
+  for (int g = 1; g <= groups; ++g) {
+    if (static_cast<std::int64_t>(m) * g / groups == mb + 1) return true;
+  }
+  return false;
+}
+
+int messages_in(const std::vector<ActionPlan>& plans, int ring) {
+  int count = 0;
+  for (const ActionPlan& plan : plans) count += plan.input_ring == ring ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory)
+    : device_(device),
+      pipeline_(pipeline),
+      plan_(plan),
+      rank_plan_(memory.plan()),
+      memory_(memory),
+      table_(plan.request.schedule.placement) {
+  for (const StagePlan& stage : rank_plan_.stages) {
+    stages_.emplace_back(device_, stage.shape);
+    gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.layout));
+  }
+  for (const Ring& ring : rank_plan_.rings)
+    rings_.push_back({.tickets = std::vector<Ticket>(static_cast<std::size_t>(ring.slots))});
+  if (plan.request.spare_parameters) {
+    const std::vector<std::size_t> ahead = train_gpt::actions_ahead(plan);
+    actions_ahead_ = ahead[static_cast<std::size_t>(rank_plan_.rank)];
+    for (std::size_t i = 0; i < rings_.size(); ++i) {
+      if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
+      rings_[i].ahead = messages_ahead(plan, ahead, rank_plan_.rings[i].channel);
+    }
+  }
+  progress_.resize(rank_plan_.stages.size());
+  marks_.reserve(rank_plan_.actions.size());
+  inputs_.reserve(rank_plan_.actions.size());
+  last_progress_ = steady_seconds();
+}
+
+void Executor::open() {
+  std::vector<Communicator::ChannelEnds> ends;
+  for (const Channel& channel : table_.channels()) {
+    ends.push_back({channel.source, channel.destination, rank_plan_.boundary_bytes});
+  }
+  for (const Ring& ring : rank_plan_.rings) {
+    if (ring.kind != Ring::Kind::hand_over) ends[static_cast<std::size_t>(ring.channel)].slots = ring.slots;
+  }
+  pipeline_.open_channels(ends);
+}
+
+void Executor::train_step(float dloss, const std::function<void(std::size_t)>& after_action) {
+  mode_ = Mode::training;
+  dloss_ = dloss;
+  clear_gradients();
+  run(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, after_action);
+}
+
+void Executor::validate() {
+  mode_ = Mode::validation;
+  run(plan_.validation.actions(rank_plan_.rank), rank_plan_.validation, {});
+}
+
+void Executor::next_logits(std::int64_t position) {
+  mode_ = Mode::generation;
+  position_ = position;
+  run(plan_.generation.actions(rank_plan_.rank), rank_plan_.generation, {});
+}
+
+void Executor::train_ahead(float dloss) {
+  mode_ = Mode::training;
+  dloss_ = dloss;
+  begin_list();
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    // No more than is sent ahead, so that a message sent again after take_back() meets no receive of before.
+    rings_[i].expected = rings_[i].ahead;
+    post_receives(i);
+  }
+  is_ahead_ = true;
+  run_actions(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, 0, actions_ahead_, {});
+  current_ = nullptr;
+  phase_ = Phase::idle;
+}
+
+// Receives and forgets what was sent ahead. All channels at once: the sender may be held up on any of them.
+void Executor::take_back() {
+  pipeline_.await_until([&] {
+    bool all = true;
+    for (std::size_t i = 0; i < rings_.size(); ++i) {
+      RingState& ring = rings_[i];
+      const auto next_is_here = [&] {
+        return pipeline_.done(ring.tickets[static_cast<std::size_t>(ring.taken % rank_plan_.rings[i].slots)]);
+      };
+      while (ring.taken < ring.posted && next_is_here()) {
+        ++ring.taken;
+        post_receives(i);
+      }
+      all = all && ring.taken == ring.expected;
+    }
+    return all;
+  });
+  await_sends();
+  is_ahead_ = false;
+}
+
+void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
+                   const std::function<void(std::size_t)>& after_action) {
+  const bool goes_on = is_ahead_ && mode_ == Mode::training;
+  if (is_ahead_ && !goes_on) throw std::logic_error("a training step has begun: nothing else can run");
+  if (!goes_on) begin_list();
+  is_ahead_ = false;
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
+    rings_[i].expected = messages_in(plans, static_cast<int>(i));
+    post_receives(i);
+  }
+  run_actions(list, plans, goes_on ? actions_ahead_ : 0, list.size(), after_action);
+  await_sends();
+}
+
+void Executor::begin_list() {
+  for (RingState& ring : rings_) ring.posted = ring.taken = ring.expected = 0;
+  progress_.assign(rank_plan_.stages.size(), {});
+  marks_.clear();
+  inputs_.clear();
+  next_missing_ = 0;
+}
+
+void Executor::run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
+                           std::size_t end, const std::function<void(std::size_t)>& after_action) {
+  for (std::size_t i = begin; i < end; ++i) {
+    ActionMarks marks;
+    current_ = &list[i];
+    marks.wait_begin = device_.mark();
+    wait_for(plans[i]);
+    marks.begin = device_.mark();
+    if (extra_work_) extra_work_(i);
+    if (plan_.request.computes) work(list[i], plans[i]);
+    marks.end = device_.mark();
+    send(plans[i]);
+    marks_.push_back(marks);
+    last_progress_ = steady_seconds();
+    if (after_action) after_action(i);
+  }
+}
+
+// Nothing of a list is left in flight when it ends.
+void Executor::await_sends() {
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    if (rank_plan_.rings[i].kind != Ring::Kind::send) continue;
+    phase_ = Phase::waiting_for_send_slot;
+    waiting_ring_ = static_cast<int>(i);
+    for (const Ticket ticket : rings_[i].tickets) pipeline_.await(ticket);
+  }
+  pipeline_.catch_up();
+  current_ = nullptr;
+  phase_ = Phase::idle;
+}
+
+// Starts as many receives of a ring as it has messages to expect and free slots.
+void Executor::post_receives(std::size_t ring) {
+  RingState& state = rings_[ring];
+  const int slots = rank_plan_.rings[ring].slots;
+  for (; state.posted < std::min(state.expected, state.taken + slots); ++state.posted) {
+    const int slot = state.posted % slots;
+    state.tickets[static_cast<std::size_t>(slot)] = pipeline_.receive(
+        rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot), rank_plan_.boundary_bytes);
+  }
+}
+
+void Executor::wait_for(const ActionPlan& plan) {
+  const auto await_slot = [&](int ring, int slot) {
+    waiting_ring_ = ring;
+    pipeline_.await(rings_[static_cast<std::size_t>(ring)].tickets[static_cast<std::size_t>(slot)]);
+  };
+  if (plan.input_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.input_ring)].kind == Ring::Kind::receive) {
+    phase_ = Phase::waiting_for_input;
+    const RingState& ring = rings_[static_cast<std::size_t>(plan.input_ring)];
+    inputs_.push_back({current_, plan.input_ring, ring.tickets[static_cast<std::size_t>(plan.input_slot)]});
+    await_slot(plan.input_ring, plan.input_slot);
+  }
+  if (plan.output_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)].kind == Ring::Kind::send) {
+    phase_ = Phase::waiting_for_send_slot;
+    await_slot(plan.output_ring, plan.output_slot);
+  }
+  phase_ = Phase::working;
+}
+
+// Of a virtual stage among those of this rank.
+std::size_t Executor::place_of(int stage) const {
+  return static_cast<std::size_t>(&rank_plan_.stage_plan(stage) - rank_plan_.stages.data());
+}
+
+void Executor::work(const Action& action, const ActionPlan& plan) {
+  const std::size_t place = place_of(action.stage);
+  const StagePlan& stage_plan = rank_plan_.stages[place];
+  Stage& stage = stages_[place];
+  const ParameterView parameters{
+      .layout = &rank_plan_.layout,
+      .values = memory_.parameters(),
+      .low = memory_.low_parameters(),
+      .gradients = memory_.group_gradients() != nullptr ? memory_.group_gradients() : memory_.gradients(),
+      .first_micro_batch = mode_ == Mode::training && begins_group(action)};
+  void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
+  void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
+  const bool forward = action.op == Op::forward;
+  const StageSlots slots{.input = forward ? input : nullptr,
+                         .output = forward ? output : nullptr,
+                         .output_gradient = forward ? nullptr : input,
+                         .input_gradient = forward ? nullptr : output,
+                         .forward_to_input = memory_.pool_slot(stage_plan.pools[0], plan.slots[0]),
+                         .forward_to_weight = memory_.pool_slot(stage_plan.pools[1], plan.slots[1]),
+                         .input_to_weight = memory_.pool_slot(stage_plan.pools[2], plan.slots[2]),
+                         .scratch = memory_.scratch(),
+                         .tokens = memory_.tokens(action.micro_batch),
+                         .targets = memory_.targets(action.micro_batch),
+                         .losses = memory_.losses(action.micro_batch),
+                         .logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
+                         .logits_position = position_};
+  if (forward) stage.forward(slots, parameters, dloss_, mode_ == Mode::training);
+  if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
+  if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
+  if (mode_ != Mode::training) return;
+  if (memory_.group_gradients() != nullptr) flush_group(action);
+  StageProgress& progress = progress_[place];
+  if (forward) ++progress.forwards;
+  if (action.op == Op::backward || action.op == Op::backward_weight) ++progress.weights;
+}
+
+// Which of its stage's micro-batches an action is, counted in the order in which they run: gradients are added in F (of
+// a streamed head) or in W, and groups follow that order also where a hand-written list has another one.
+int Executor::micro_batches_before(const Action& action) const {
+  const StageProgress& progress = progress_[place_of(action.stage)];
+  return action.op == Op::forward ? progress.forwards : progress.weights;
+}
+
+bool Executor::begins_group(const Action& action) const {
+  const int before = micro_batches_before(action);
+  const BatchShape& batch = plan_.request.batch;
+  return before == 0 ||
+         (memory_.group_gradients() != nullptr && ends_group(before - 1, batch.micro_batches, batch.groups));
+}
+
+// Sets to zero what the first micro-batch will add to.
+void Executor::clear_gradients() {
+  constexpr std::int64_t kFloat = sizeof(float);
+  if (!plan_.request.computes) return;
+  if (memory_.group_gradients() != nullptr) {
+    device_.zero(memory_.gradients(), rank_plan_.layout.gradient_elements * kFloat);
+    return;  // a group's sums are set to zero when they join the total
+  }
+  for (const std::vector<GradientRange>& ranges : gradient_ranges_) {
+    for (const GradientRange& range : ranges) {
+      if (!range.set_by_first) device_.zero(memory_.gradients() + range.offset, range.elements * kFloat);
+    }
+  }
+}
+
+// After the last micro-batch of a group has added its part to a tensor's group sum, the group joins the total. The
+// matrix of a streamed head gets its gradient in F, everything else in W.
+void Executor::flush_group(const Action& action) {
+  const BatchShape& batch = plan_.request.batch;
+  if (action.op == Op::backward_input || !ends_group(micro_batches_before(action), batch.micro_batches, batch.groups)) {
+    return;
+  }
+  for (const GradientRange& range : gradient_ranges_[place_of(action.stage)]) {
+    if (range.in_forward != (action.op == Op::forward)) continue;
+    float* group = memory_.group_gradients() + range.offset;
+    device_.add(memory_.gradients() + range.offset, group, range.elements);
+    if (!range.set_by_first) device_.zero(group, range.elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+}
+
+void Executor::send(const ActionPlan& plan) {
+  if (plan.input_ring >= 0 && rank_plan_.rings[static_cast<std::size_t>(plan.input_ring)].kind == Ring::Kind::receive) {
+    ++rings_[static_cast<std::size_t>(plan.input_ring)].taken;  // its slot is free again
+    post_receives(static_cast<std::size_t>(plan.input_ring));
+  }
+  if (plan.output_ring < 0) return;
+  const Ring& ring = rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)];
+  if (ring.kind != Ring::Kind::send) return;
+  RingState& state = rings_[static_cast<std::size_t>(plan.output_ring)];
+  state.tickets[static_cast<std::size_t>(plan.output_slot)] =
+      pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), rank_plan_.boundary_bytes);
+}
+
+void Executor::run_alone(const Action& action, float dloss) {
+  const std::vector<Action>& list = plan_.request.schedule.actions(rank_plan_.rank);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const bool same_op = list[i].op == action.op || (list[i].op == Op::backward && action.op != Op::forward);
+    if (!same_op || list[i].stage != action.stage || list[i].micro_batch != action.micro_batch) continue;
+    mode_ = Mode::training;
+    dloss_ = dloss;
+    work(action, rank_plan_.actions[i]);
+    return;
+  }
+  throw std::logic_error("action " + to_string(action) + " is not in the list of rank " +
+                         std::to_string(rank_plan_.rank));
+}
+
+void Executor::rehearse() {
+  const auto rehearse_list = [this](Mode mode, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
+    const std::vector<Action>& list = schedule.actions(rank_plan_.rank);
+    std::map<int, int> rehearsed;  // stage -> its first micro-batch in the list, whose actions read what its F wrote
+    mode_ = mode;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const int micro_batch = rehearsed.emplace(list[i].stage, list[i].micro_batch).first->second;
+      if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
+    }
+  };
+  if (plan_.request.training) {
+    rehearse_list(Mode::training, plan_.request.schedule, rank_plan_.actions);
+  } else {
+    rehearse_list(Mode::validation, plan_.validation, rank_plan_.validation);
+  }
+  rehearse_list(Mode::generation, plan_.generation, rank_plan_.generation);
+  begin_list();
+}
+
+// The host may be ahead of the device: what holds the rank up is the first message that has not arrived.
+const Executor::Input* Executor::missing_input() {
+  while (next_missing_ < inputs_.size() && pipeline_.done(inputs_[next_missing_].ticket)) ++next_missing_;
+  return next_missing_ < inputs_.size() ? &inputs_[next_missing_] : nullptr;
+}
+
+std::string Executor::doing() {
+  if (current_ == nullptr || phase_ == Phase::idle) return "between two steps";
+  if (phase_ == Phase::working) return "computing " + to_string(*current_);
+  const Input* missing = missing_input();
+  const Action& action = missing != nullptr ? *missing->action : *current_;
+  const int ring = missing != nullptr ? missing->ring : waiting_ring_;
+  const Channel& channel =
+      table_.channels()[static_cast<std::size_t>(rank_plan_.rings[static_cast<std::size_t>(ring)].channel)];
+  const std::string kind = channel.kind == Channel::Kind::activation ? "activation" : "gradient";
+  if (missing != nullptr || phase_ == Phase::waiting_for_input) {
+    return "waiting for the " + kind + " of micro-batch " + std::to_string(action.micro_batch) + " from rank " +
+           std::to_string(channel.source) + ", to run " + to_string(action);
+  }
+  return "waiting until rank " + std::to_string(channel.destination) + " has taken an earlier " + kind + ", to run " +
+         to_string(action);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,132 @@
+// The executor runs one rank's list: wait for the input, run the action, hand the output to its channel. Everything
+// hard (slots, buffers, channels) was decided by the plan. It knows neither MPI nor CUDA.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/communicator.h"
+#include "kernels/device.h"
+#include "pipeline/plan/execution_plan.h"
+#include "pipeline/schedule/channels.h"
+#include "pipeline/train/rank_memory.h"
+
+namespace train_gpt {
+
+// When an action waited and worked, as marks of the device; resolved with Device::time_ms after the step.
+struct ActionMarks {
+  Device::Mark wait_begin = 0;
+  Device::Mark begin = 0;
+  Device::Mark end = 0;
+};
+
+class Executor {
+ public:
+  // `pipeline` has the ranks of one pipeline. All referenced objects outlive this one.
+  Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory);
+
+  // Opens the pipeline's channels; collective.
+  void open();
+
+  // Optimistic steps (pipeline/plan/speculation.h): runs the first actions of the next training list, with the
+  // parameters that are in memory now. The next train_step goes on behind them.
+  void train_ahead(float dloss);
+  // Takes that back: the next train_step begins from the start. Collective over the pipeline, after train_ahead.
+  void take_back();
+
+  // Runs the training list of this rank once: gradients are added to memory.gradients(), losses are written. `dloss` is
+  // 1 / valid targets of the step. Tokens and targets are in memory before.
+  // `after_action(i)` is called after action i has been enqueued and its output is on its way.
+  void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
+  // Runs the forward-only list: losses are written, nothing else changes.
+  void validate();
+  // Runs the list of generation: the logits at `position` of every row of micro-batch 0 arrive in memory.next_logits(),
+  // where the head is.
+  void next_logits(std::int64_t position);
+
+  // Runs one action (not a W of a B: name I and W) outside of any list, on the buffers of its place in the training
+  // list: for measuring costs. Nothing is sent or received; gradients are added as always.
+  void run_alone(const Action& action, float dloss);
+
+  // Runs the first action of every kind of every stage alone, of the training list (else of validation) and of
+  // generation, on whatever is in memory: what a device sets up when an operation first runs (code, plans of products)
+  // is then there before any message waits. Tokens and targets are in memory before; gradients are added as always.
+  void rehearse();
+
+  // Called within the working time of every action, before it starts, with its position in the list: for delays that
+  // tests inject, and for the timed device, whose actions take nothing but this time.
+  void set_extra_work(std::function<void(std::size_t)> work) { extra_work_ = std::move(work); }
+
+  // Marks of the last train_step or validate, parallel to the list that ran.
+  const std::vector<ActionMarks>& marks() const { return marks_; }
+
+  // What the rank does right now, for people: "waiting for the activation of micro-batch 3 from rank 0, for 2F3". Valid
+  // at any time, also inside hooks.
+  std::string doing();
+  // Time at which the rank last finished an action (steady clock, seconds).
+  double last_progress() const { return last_progress_; }
+
+ private:
+  struct StageProgress {
+    int forwards = 0;  // micro-batches done in this step
+    int weights = 0;
+  };
+  struct RingState {
+    std::vector<Ticket> tickets;  // per slot
+    int posted = 0;               // receives started in this list
+    int taken = 0;                // messages of this list that were used
+    int expected = 0;             // messages that may be received now: of the list, or of what runs ahead
+    int ahead = 0;                // messages that are sent ahead
+  };
+
+  enum class Mode : std::uint8_t { training, validation, generation };
+  void run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
+           const std::function<void(std::size_t)>& after_action);
+  void run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
+                   std::size_t end, const std::function<void(std::size_t)>& after_action);
+  // A message that an action of the list needs.
+  struct Input {
+    const Action* action = nullptr;
+    int ring = -1;
+    Ticket ticket = 0;
+  };
+  const Input* missing_input();
+  void begin_list();
+  void await_sends();
+  void post_receives(std::size_t ring);
+  void wait_for(const ActionPlan& plan);
+  std::size_t place_of(int stage) const;
+  void work(const Action& action, const ActionPlan& plan);
+  int micro_batches_before(const Action& action) const;
+  bool begins_group(const Action& action) const;
+  void clear_gradients();
+  void flush_group(const Action& action);
+  void send(const ActionPlan& plan);
+
+  Device& device_;
+  Communicator& pipeline_;
+  const Plan& plan_;
+  const RankPlan& rank_plan_;
+  RankMemory& memory_;
+  ChannelTable table_;
+  std::vector<Stage> stages_;                                // parallel to rank_plan_.stages
+  std::vector<std::vector<GradientRange>> gradient_ranges_;  // parallel to stages_
+  std::vector<StageProgress> progress_;                      // parallel to stages_
+  std::vector<RingState> rings_;
+  std::vector<ActionMarks> marks_;
+  std::vector<Input> inputs_;      // awaited so far in this list
+  std::size_t next_missing_ = 0;   // those before it have arrived
+  std::size_t actions_ahead_ = 0;  // of the training list, that may run ahead
+  bool is_ahead_ = false;          // and have
+  Mode mode_ = Mode::training;
+  float dloss_ = 0;
+  std::int64_t position_ = 0;  // of generation
+  std::function<void(std::size_t)> extra_work_;
+  const Action* current_ = nullptr;
+  enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
+  int waiting_ring_ = -1;
+  double last_progress_ = 0;
+};
+
+}  // namespace train_gpt

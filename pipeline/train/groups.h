@@ -1,0 +1,44 @@
+// Groups of ranks. They all come from one Layout; nothing else splits the ranks of a job.
+#pragma once
+
+#include <memory>
+
+#include "kernels/communicator.h"
+#include "model/config.h"
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+// Rank w of the job is rank w mod `pipeline` of replica w / `pipeline`.
+struct Layout {
+  int data = 1;      // d, replicas
+  int pipeline = 1;  // p
+  int tensor = 1;    // ranks that share one stage; 1 is the only size that units support
+
+  int ranks() const { return data * pipeline * tensor; }
+};
+
+// Throws std::invalid_argument naming --data-parallel unless the ranks of the job divide into d pipelines.
+Layout make_layout(int ranks, int data_parallel);
+
+struct Groups {
+  Layout layout;
+  Communicator* world = nullptr;           // not owned
+  std::unique_ptr<Communicator> pipeline;  // the ranks of this replica
+  std::unique_ptr<Communicator> replicas;  // this pipeline rank in all replicas; null if d = 1
+  std::unique_ptr<Communicator> copies;  // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
+  std::unique_ptr<Communicator> tied;    // the two ranks that hold the ends of a tied embedding, if they differ
+
+  int rank() const { return pipeline->rank(); }
+  int replica() const { return world->rank() / layout.pipeline; }
+  // One rank per parameter contributes to norms, hashes and checkpoints: in replica 0, and of two mirrored ranks the
+  // first.
+  bool owns_parameters() const;
+  // Moves the messages of every group.
+  void progress();
+};
+
+// Collective over `world`.
+Groups make_groups(Communicator& world, const Layout& layout, const Schedule& schedule, const ModelConfig& model);
+
+}  // namespace train_gpt

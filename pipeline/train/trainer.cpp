@@ -1,0 +1,300 @@
+#include "pipeline/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace train_gpt {
+namespace {
+
+double steady_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer)
+    : device_(device),
+      groups_(groups),
+      plan_(plan),
+      optimizer_(optimizer),
+      memory_(device, plan, groups.rank()),
+      executor_(device, *groups.pipeline, plan, memory_),
+      lowered_(lower(plan, groups.rank())),
+      lowered_marks_(lowered_.size()) {
+  const BatchShape& batch = plan_.request.batch;
+  host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
+  host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
+  host_sums_.resize(static_cast<std::size_t>(owned_atoms(memory_.plan().layout)));
+  atoms_ = plan_.request.computes ? atom_count(plan_.request.model) : 0;
+  set_hooks({}, {});
+}
+
+void Trainer::set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting) {
+  device_.set_progress_hook([this, while_computing] {
+    groups_.progress();
+    if (while_computing) while_computing();
+  });
+  for (Communicator* group :
+       {groups_.world, groups_.pipeline.get(), groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
+    if (group == nullptr) continue;
+    group->set_idle_hook([this, while_waiting] {
+      groups_.progress();
+      if (while_waiting) while_waiting();
+    });
+  }
+}
+
+void Trainer::open() {
+  executor_.open();
+  for (Communicator* group : {groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
+    if (group != nullptr) group->open_collectives(memory_.plan().layout.gradient_elements);
+  }
+  if (plan_.request.computes) rehearse();
+}
+
+// Input for actions that run alone: token 0 everywhere.
+void Trainer::load_zeros() {
+  const auto zeros = [this](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); };
+  load_tokens({.inputs = zeros, .targets = zeros});
+  memory_.zero_messages();
+}
+
+void Trainer::rehearse() {
+  load_zeros();
+  executor_.rehearse();
+  memory_.zero_gradients();
+  device_.synchronize();
+}
+
+// ---- one step -------------------------------------------------------------------------------------------------------
+
+void Trainer::load_tokens(const Batch& batch) {
+  const BatchShape& shape = plan_.request.batch;
+  const auto load = [&](const ReadRow& read_row, MicroBatches wanted,
+                        std::int32_t* (RankMemory::*destination)(int) const) {
+    for (int mb = wanted.first; mb < wanted.end; ++mb) {
+      const std::int64_t first_row = (std::int64_t{groups_.replica()} * shape.micro_batches + mb) * shape.rows;
+      for (std::int64_t r = 0; r < shape.rows; ++r) read_row(host_tokens_.data() + r * shape.seq_len, first_row + r);
+      device_.to_device((memory_.*destination)(mb), host_tokens_.data(),
+                        shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
+    }
+  };
+  load(batch.inputs, memory_.plan().tokens, &RankMemory::tokens);
+  load(batch.targets, memory_.plan().targets, &RankMemory::targets);
+}
+
+// losses[replica * m + micro-batch] = sum over the micro-batch's tokens, for the micro-batches whose head ran here.
+void Trainer::micro_batch_losses(std::span<double> losses, const std::vector<Action>& list) {
+  const BatchShape& shape = plan_.request.batch;
+  for (const Action& action : list) {
+    if (action.op != Op::forward || !memory_.plan().stage_plan(action.stage).shape.has_head()) continue;
+    device_.to_host(host_losses_.data(), memory_.losses(action.micro_batch),
+                    shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(float)));
+    double sum = 0;
+    for (const float loss : host_losses_) sum += static_cast<double>(loss);
+    const std::int64_t of_replica = std::int64_t{groups_.replica()} * shape.micro_batches;
+    losses[static_cast<std::size_t>(of_replica + action.micro_batch)] = sum;
+  }
+}
+
+double Trainer::mean_loss(std::span<const double> losses) const {
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum / static_cast<double>(plan_.request.batch.step_tokens());
+}
+
+StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
+  const double begin = steady_ms();
+  const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
+  const bool computes = plan_.request.computes;
+  if (computes && !is_ahead_) load_tokens(batch);
+  is_ahead_ = false;
+  issued_ = 0;
+  executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });
+  finish_reductions();
+  LoweredMarks updating;
+  updating.issued = device_.mark();
+  report_step();
+
+  const char* of_all_ranks = "the losses and norms of all ranks";
+  StepResult result;
+  if (next == nullptr || !plan_.request.spare_parameters) {
+    waits_for_ = of_all_ranks;
+    groups_.world->merge_host(report_);
+    waits_for_ = nullptr;
+    result = read_report(step);
+    updating.begin = device_.mark();
+    if (computes) update(step, result.grad_norm);
+    updating.end = device_.mark();
+  } else {
+    const Ticket merged = groups_.world->start_merge_host(report_);
+    updating.begin = device_.mark();
+    if (computes) update_ahead(step);
+    updating.end = device_.mark();
+    if (computes) load_tokens(*next);
+    executor_.train_ahead(dloss);
+    waits_for_ = of_all_ranks;
+    groups_.world->await(merged);
+    waits_for_ = nullptr;
+    result = read_report(step);
+    result.redone = !settle(step, result.grad_norm);
+  }
+  if (computes) lowered_marks_.back() = updating;
+  result.learning_rate = learning_rate(optimizer_.learning_rate, step);
+  device_.synchronize();
+  result.ms = steady_ms() - begin;
+  return result;
+}
+
+// Now that the norm is known: completes the update that went ahead, or takes it back and does it again. True if it
+// stood.
+bool Trainer::settle(std::int64_t step, double norm) {
+  is_ahead_ = clip_factor(norm, optimizer_.grad_clip) == 1.0F;
+  if (!is_ahead_) {
+    executor_.take_back();
+    memory_.swap_parameters();
+    update(step, norm);
+  } else if (plan_.request.computes) {
+    commit_moments();
+  }
+  return is_ahead_;
+}
+
+// One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms, and how many
+// ranks were asked to stop.
+struct Trainer::ReportParts {
+  std::span<double> losses;
+  std::span<double> times;
+  std::span<double> squared_sums;
+  double& stop_asked;
+};
+
+Trainer::ReportParts Trainer::report_parts() {
+  const BatchShape& shape = plan_.request.batch;
+  const auto losses = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
+  const std::size_t times = static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
+  const auto atoms = static_cast<std::size_t>(atoms_);
+  report_.resize(losses + times + atoms + 1);
+  const std::span<double> all(report_);
+  return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times, atoms), report_.back()};
+}
+
+// What this rank knows; zeros elsewhere.
+void Trainer::report_step() {
+  const ReportParts parts = report_parts();
+  std::fill(report_.begin(), report_.end(), 0.0);
+  last_marks_ = executor_.marks();
+  const RankTimes times = rank_times(device_, last_marks_, clock_ahead_ms_);
+  times.write(parts.times.subspan(static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
+  parts.stop_asked = wishes_to_stop_() ? 1 : 0;
+  if (!plan_.request.computes) return;
+  micro_batch_losses(parts.losses, plan_.request.schedule.actions(groups_.rank()));
+  if (groups_.owns_parameters()) {
+    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(), memory_.plan().layout,
+                          memory_.gradients());
+  }
+}
+
+// What all ranks together know.
+StepResult Trainer::read_report(std::int64_t step) {
+  const ReportParts parts = report_parts();
+  const bool computes = plan_.request.computes;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  StepResult result;
+  result.loss = computes ? mean_loss(parts.losses) : kNone;
+  result.grad_norm = computes ? gradient_norm(parts.squared_sums) : kNone;
+  result.stop_asked = parts.stop_asked > 0;
+  times_.clear();
+  for (std::size_t at = 0; at < parts.times.size(); at += RankTimes::kNumbers) {
+    times_.push_back(RankTimes::read(parts.times.subspan(at, RankTimes::kNumbers)));
+  }
+  result.times = times_;
+  if (computes && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))) {
+    throw std::runtime_error("step " + std::to_string(step) + ": the " +
+                             (std::isfinite(result.loss) ? "gradient norm" : "loss") +
+                             " is not finite. Lower --learning-rate, or start from an earlier checkpoint");
+  }
+  return result;
+}
+
+// ---- optimizer ------------------------------------------------------------------------------------------------------
+
+void Trainer::load_scalars(std::int64_t step, float clip) {
+  const AdamWScalars scalars =
+      adamw_scalars(optimizer_.adamw, learning_rate(optimizer_.learning_rate, step), step, clip);
+  device_.to_device(memory_.scalars(), &scalars, sizeof scalars);
+}
+
+OptimizerArenas Trainer::arenas(float* new_values) const {
+  const bool low = plan_.request.precision != Precision::fp32;
+  return {.new_values = new_values,
+          .low = low ? memory_.low_parameters() : nullptr,
+          .m = memory_.first_moment(),
+          .v = memory_.second_moment(),
+          .values = memory_.parameters(),
+          .gradients = memory_.gradients()};
+}
+
+void Trainer::update(std::int64_t step, double norm) {
+  load_scalars(step, clip_factor(norm, optimizer_.grad_clip));
+  adamw_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
+             /*keep_moments=*/false);
+}
+
+// Writes the new parameters beside the old ones and makes them the parameters; the moments stay.
+void Trainer::update_ahead(std::int64_t step) {
+  load_scalars(step, 1.0F);
+  adamw_step(device_, arenas(memory_.spare_parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
+             /*keep_moments=*/true);
+  memory_.swap_parameters();
+}
+
+// The scalars are still those of update_ahead.
+void Trainer::commit_moments() {
+  adamw_moments_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw);
+}
+
+// ---- costs ----------------------------------------------------------------------------------------------------------
+
+StageCosts Trainer::measure_stages() {
+  constexpr int kRuns = 3;
+  constexpr double kLongRun = 300;  // ms: the first run has to do
+  const std::size_t stages = plan_.request.schedule.placement.stages.size();
+  std::vector<double> costs(3 * stages, 0.0);
+  const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
+  load_zeros();
+  groups_.world->barrier();
+  for (const StagePlan& stage : memory_.plan().stages) {
+    const int mb = plan_.request.schedule.placement.stages[static_cast<std::size_t>(stage.stage)].first_micro_batch;
+    std::vector<double> samples[3];
+    for (int run = 0; run < kRuns; ++run) {
+      for (const Op op : {Op::forward, Op::backward_input, Op::backward_weight}) {
+        const Device::Mark begin = device_.mark();
+        executor_.run_alone({.op = op, .stage = stage.stage, .micro_batch = mb}, dloss);
+        const Device::Mark end = device_.mark();
+        const std::size_t kind = op == Op::forward ? 0 : op == Op::backward_input ? 1 : 2;
+        samples[kind].push_back(device_.time_ms(end) - device_.time_ms(begin));
+      }
+      if (samples[0].back() + samples[1].back() + samples[2].back() > kLongRun) break;
+    }
+    for (std::size_t kind = 0; kind < 3; ++kind) {
+      const auto middle = samples[kind].begin() + static_cast<std::ptrdiff_t>(samples[kind].size() / 2);
+      std::nth_element(samples[kind].begin(), middle, samples[kind].end());
+      if (groups_.replica() == 0) costs[3 * static_cast<std::size_t>(stage.stage) + kind] = *middle;
+    }
+  }
+  memory_.zero_gradients();
+  groups_.world->merge_host(costs);
+  StageCosts result;
+  for (std::size_t s = 0; s < stages; ++s) {
+    result.forward.push_back(costs[3 * s]);
+    result.input.push_back(costs[3 * s + 1]);
+    result.weight.push_back(costs[3 * s + 2]);
+  }
+  return result;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,163 @@
+// The trainer: one rank's part in training a model. It owns the rank's memory and executor and takes the steps; reading
+// options, tokens and writing logs is done by the commands.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint.h"
+#include "model/optimizer.h"
+#include "pipeline/plan/execution_plan.h"
+#include "pipeline/plan/lowering.h"
+#include "pipeline/train/executor.h"
+#include "pipeline/train/groups.h"
+#include "pipeline/train/measurement.h"
+
+namespace train_gpt {
+
+// Reads row `row` (0 .. step_rows()-1 of the global batch) into `out` (T ids).
+using ReadRow = std::function<void(std::int32_t* out, std::int64_t row)>;
+
+// The rows of one step; only ranks with an embedding read inputs, only ranks with a head read targets.
+struct Batch {
+  ReadRow inputs;
+  ReadRow targets;
+};
+
+struct OptimizerSettings {
+  LearningRate learning_rate;
+  AdamWConstants adamw;
+  double grad_clip = 1.0;
+};
+
+struct StepResult {
+  double loss = 0;       // mean over all valid targets of the step, the same on all ranks; timed device: not a number
+  double grad_norm = 0;  // before clipping; timed device: not a number
+  double learning_rate = 0;
+  double ms = 0;                     // from the step's start to the end of its update, on this rank
+  std::span<const RankTimes> times;  // of every rank of the job; until the next step
+  bool redone = false;               // optimistic: the update was taken back and done again with the true clip factor
+  bool stop_asked = false;           // some rank was told to stop (set_stop_wish)
+};
+
+// When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
+// run behind other actions) or working on it, to its end. An update is issued when the norm is: it begins once every
+// rank knows the norm.
+struct LoweredMarks {
+  Device::Mark issued = 0;
+  Device::Mark begin = 0;
+  Device::Mark end = 0;
+};
+
+class Trainer {
+ public:
+  // Allocates all memory (the plan's, nothing later). The referenced objects outlive the trainer.
+  Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer);
+
+  // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
+  void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
+
+  // Opens channels and collectives, then rehearses every kind of action once, so that nothing has to be set up while
+  // messages wait; collective, after the parameters are there and before the first step, validation or measurement.
+  void open();
+
+  void initialise(std::uint64_t seed);
+  void load(const ModelFile& file);
+  void load_moments(const OptimizerFile& file);
+  // Collective. The files appear under their names when they are complete and on the disk.
+  void save(const std::string& path, Precision precision);
+  void save_moments(const std::string& path);
+
+  // Collective; step counts from 0. Throws std::runtime_error if loss or norm is not finite.
+  //
+  // With PlanRequest::spare_parameters steps are optimistic if `next` is given, the batch of the step that the caller
+  // takes immediately after this one: the parameters are updated on the assumption that nothing has to be clipped, and
+  // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
+  // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
+  StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
+  // Asked at the end of each step whether this rank was told to stop: StepResult::stop_asked tells all ranks.
+  void set_stop_wish(std::function<bool()> wish) { wishes_to_stop_ = std::move(wish); }
+  // Mean loss over the valid targets of one batch of a step's size.
+  double validate(const Batch& batch);
+  // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
+  // the last T ids; temperature 0 takes the likeliest id. Depends on parameters, ids, temperature and seed alone.
+  // Collective.
+  void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
+                const std::function<void(std::int32_t)>& take);
+  // 16 hex digits over all parameters in canonical order; collective. Throws std::runtime_error naming rank and tensor
+  // if some rank's copy of a parameter (replicas, second direction, tied head) is not its owner's, bit for bit.
+  std::string parameter_hash();
+
+  // Median milliseconds of F, I and W of every virtual stage, measured on all ranks at once; collective. Leaves no
+  // trace.
+  StageCosts measure_stages();
+
+  // Marks of the last training step's actions, and of what lower() adds to them.
+  const std::vector<ActionMarks>& last_step_marks() const { return last_marks_; }
+  const std::vector<LoweredAction>& lowered() const { return lowered_; }
+  const std::vector<LoweredMarks>& lowered_marks() const { return lowered_marks_; }
+  // What the clock of this rank's host is ahead of that of rank 0's; StepResult::times are on the latter.
+  void set_clock_ahead(double ms) { clock_ahead_ms_ = ms; }
+  double clock_ahead() const { return clock_ahead_ms_; }
+  // What the rank does right now, for people; valid at any time, also inside hooks.
+  std::string doing() { return waits_for_ == nullptr ? executor_.doing() : std::string("waiting for ") + waits_for_; }
+  Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
+  const RankMemory& memory() const { return memory_; }
+
+ private:
+  void refresh_low_parameters();
+  void write_together(const std::string& path, const std::function<void()>& create,
+                      const std::function<void()>& write_own);
+  void load_zeros();
+  void rehearse();
+  void load_tokens(const Batch& batch);
+  void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
+  double mean_loss(std::span<const double> losses) const;
+  struct ReportParts;
+  ReportParts report_parts();
+  void report_step();
+  StepResult read_report(std::int64_t step);
+  bool settle(std::int64_t step, double norm);
+  void update(std::int64_t step, double norm);
+  void update_ahead(std::int64_t step);
+  void commit_moments();
+  void load_scalars(std::int64_t step, float clip);
+  OptimizerArenas arenas(float* new_values) const;
+  void check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners);
+  bool draws_tokens() const;
+  std::vector<float> next_logits();
+  void issue_due(std::size_t done);
+  void issue(const LoweredAction& action);
+  void finish_reduction();
+  void finish_reductions();
+
+  Device& device_;
+  Groups& groups_;
+  const Plan& plan_;
+  OptimizerSettings optimizer_;
+  RankMemory memory_;
+  Executor executor_;
+  std::vector<LoweredAction> lowered_;
+  std::vector<LoweredMarks> lowered_marks_;  // parallel, of the last step
+  std::size_t issued_ = 0;
+  Ticket reduction_ = 0;              // of the last reduce issued
+  Communicator* reducing_ = nullptr;  // where it runs
+  const char* waits_for_ = nullptr;   // what of other ranks, beside messages; null: nothing
+  std::vector<std::int32_t> host_tokens_;
+  std::vector<float> host_losses_;
+  std::vector<double> host_sums_;  // of the atoms that this rank owns
+  std::int64_t atoms_ = 0;         // of the model
+  bool is_ahead_ = false;          // the next step has begun
+  std::vector<double> report_;     // what ranks tell each other after a step: losses, times, norms
+  std::vector<RankTimes> times_;
+  std::vector<ActionMarks> last_marks_;
+  double clock_ahead_ms_ = 0;
+  std::function<bool()> wishes_to_stop_ = [] { return false; };
+};
+
+}  // namespace train_gpt

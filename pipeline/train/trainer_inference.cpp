@@ -1,0 +1,62 @@
+// What a trainer does without training: validation, and generation of text.
+#include "pipeline/train/trainer.h"
+
+#include <algorithm>
+
+#include "pipeline/train/sampling.h"
+
+namespace train_gpt {
+
+double Trainer::validate(const Batch& batch) {
+  const BatchShape& shape = plan_.request.batch;
+  load_tokens(batch);
+  executor_.validate();
+  std::vector<double> losses(static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches),
+                             0.0);
+  micro_batch_losses(losses, plan_.validation.actions(groups_.rank()));
+  groups_.world->merge_host(losses);
+  return mean_loss(losses);
+}
+
+void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
+                       const std::function<void(std::int32_t)>& take) {
+  const BatchShape& shape = plan_.request.batch;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto length = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), shape.seq_len);
+    if (memory_.plan().tokens.contains(0)) {  // ids behind the last one do not matter: attention is causal
+      std::fill(host_tokens_.begin(), host_tokens_.end(), 0);
+      std::copy(ids.end() - length, ids.end(), host_tokens_.begin());
+      device_.to_device(memory_.tokens(0), host_tokens_.data(),
+                        shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
+    }
+    executor_.next_logits(length - 1);
+    std::vector<double> drawn(1, 0.0);  // by one rank; a sum with zeros elsewhere tells the others
+    if (draws_tokens()) drawn[0] = sample_token(next_logits(), temperature, uniform_number(seed, k));
+    groups_.world->merge_host(drawn);
+    ids.push_back(static_cast<std::int32_t>(drawn[0]));
+    take(ids.back());
+  }
+}
+
+// The rank of replica 0 that holds the first copy's head.
+bool Trainer::draws_tokens() const {
+  const std::vector<Placement::VirtualStage>& stages = plan_.request.schedule.placement.stages;
+  const auto head = std::find_if(stages.begin(), stages.end(),
+                                 [](const Placement::VirtualStage& s) { return s.copy == 0 && s.next < 0; });
+  return groups_.replica() == 0 && groups_.rank() == head->rank;
+}
+
+// The logits of the vocabulary proper, as fp32.
+std::vector<float> Trainer::next_logits() {
+  const ModelConfig& model = plan_.request.model;
+  std::vector<float> logits(static_cast<std::size_t>(model.padded_vocab()));
+  const Precision precision = plan_.request.precision;
+  std::vector<std::uint16_t> bits(precision == Precision::bf16 ? logits.size() : 0);
+  void* destination = bits.empty() ? static_cast<void*>(logits.data()) : bits.data();
+  device_.to_host(destination, memory_.next_logits(), model.padded_vocab() * element_size(precision));
+  std::transform(bits.begin(), bits.end(), logits.begin(), from_bf16);
+  logits.resize(static_cast<std::size_t>(model.vocab));
+  return logits;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,112 @@
+// The trainer's parameters and moments: initial values, files, hash.
+#include "pipeline/train/trainer.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "pipeline/train/file_agreement.h"
+
+namespace train_gpt {
+
+void Trainer::initialise(std::uint64_t seed) {
+  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
+  const ArenaLayout& layout = memory_.plan().layout;
+  std::vector<float> values;
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    values.resize(static_cast<std::size_t>(tensor.elements));
+    train_gpt::initialise(values.data(), plan_.request.model, tensor, seed);
+    device_.to_device(memory_.parameters() + entry.offset, values.data(),
+                      tensor.elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+  refresh_low_parameters();
+}
+
+void Trainer::load(const ModelFile& file) {
+  file.read_arena(device_, memory_.parameters(), memory_.plan().layout);
+  refresh_low_parameters();
+}
+
+void Trainer::load_moments(const OptimizerFile& file) {
+  file.read_arenas(device_, memory_.first_moment(), memory_.second_moment(), memory_.plan().layout);
+}
+
+void Trainer::refresh_low_parameters() {
+  const Precision precision = plan_.request.precision;
+  if (precision == Precision::fp32) return;
+  // One by one: nobody has written what lies between two tensors.
+  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
+  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+    char* low = static_cast<char*>(memory_.low_parameters()) + entry.offset * element_size(precision);
+    device_.from_float(low, memory_.parameters() + entry.offset,
+                       tensors[static_cast<std::size_t>(entry.tensor)].elements);
+  }
+}
+
+void Trainer::save(const std::string& path, Precision precision) {
+  const ModelConfig& model = plan_.request.model;
+  write_together(
+      path, [&] { create_model_file(path, model, precision); },
+      [&] { write_model_tensors(device_, path, model, precision, memory_.plan().layout, memory_.parameters()); });
+}
+
+void Trainer::save_moments(const std::string& path) {
+  const ModelConfig& model = plan_.request.model;
+  write_together(
+      path, [&] { create_optimizer_file(path, model); },
+      [&] {
+        write_moments(device_, path, model, memory_.plan().layout, memory_.first_moment(), memory_.second_moment());
+      });
+}
+
+// One rank creates the file, all owners write their ranges, one rank publishes it.
+void Trainer::write_together(const std::string& path, const std::function<void()>& create,
+                             const std::function<void()>& write_own) {
+  Communicator& world = *groups_.world;
+  if (world.rank() == 0) create();
+  world.barrier();
+  if (groups_.owns_parameters()) write_own();
+  world.barrier();
+  if (world.rank() == 0) publish(path);
+  world.barrier();
+}
+
+std::string Trainer::parameter_hash() {
+  const ModelConfig& model = plan_.request.model;
+  const auto atoms = static_cast<std::size_t>(atom_count(model));
+  const std::vector<TensorInfo> tensors = model_tensors(model);
+  std::vector<std::uint64_t> mine(atoms, 0);
+  parameter_hashes(device_, mine, memory_.plan().layout, memory_.parameters(), /*owned_only=*/false);
+  std::vector<std::uint64_t> hashes(atoms, 0);
+  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+    if (!entry.owned || !groups_.owns_parameters()) continue;
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    std::copy_n(mine.begin() + tensor.first_atom, tensor.atoms(), hashes.begin() + tensor.first_atom);
+  }
+  merge_hashes(*groups_.world, hashes);
+  check_copies(mine, hashes);
+  return combined_hash(hashes);
+}
+
+// Replicas, the two directions of a bidirectional schedule and the ends of a tied embedding hold copies of parameters,
+// which take the same steps: `mine`, the hashes of this rank's arena, must be those of the owners.
+void Trainer::check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners) {
+  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
+  std::vector<double> drifted(static_cast<std::size_t>(groups_.world->size()), 0.0);  // 1 + a tensor; 0: none
+  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    const auto begin = mine.begin() + tensor.first_atom;
+    if (std::equal(begin, begin + tensor.atoms(), owners.begin() + tensor.first_atom)) continue;
+    drifted[static_cast<std::size_t>(groups_.world->rank())] = 1 + entry.tensor;
+    break;
+  }
+  groups_.world->merge_host(drifted);
+  for (std::size_t rank = 0; rank < drifted.size(); ++rank) {
+    if (drifted[rank] == 0) continue;
+    throw std::runtime_error("rank " + std::to_string(rank) + " holds another " +
+                             tensors[static_cast<std::size_t>(drifted[rank]) - 1].name +
+                             " than the rank that owns it: copies of one parameter have drifted apart");
+  }
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,94 @@
+// The reductions that lower() adds to a rank's list: issued as soon as their gradients are complete, awaited before the
+// norm.
+#include "pipeline/train/trainer.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace train_gpt {
+namespace {
+
+// From whom a reduction brings what.
+const char* gradients_from(LoweredAction::Kind kind) {
+  switch (kind) {
+    case LoweredAction::Kind::reduce_copies:
+      return "the gradients of the mirrored rank";
+    case LoweredAction::Kind::reduce_replicas:
+      return "the gradients of the other replicas";
+    case LoweredAction::Kind::reduce_tied:
+      return "the tied embedding's gradient of its other end";
+    case LoweredAction::Kind::update:
+      break;
+  }
+  throw std::logic_error("an update waits for nobody");
+}
+
+}  // namespace
+
+// Issues the reductions that may start once `done` actions of the list are done.
+void Trainer::issue_due(std::size_t done) {
+  while (issued_ < lowered_.size() && lowered_[issued_].after <= done &&
+         lowered_[issued_].kind != LoweredAction::Kind::update) {
+    finish_reduction();  // each works on the result of the one before
+    LoweredMarks& marks = lowered_marks_[issued_];
+    marks.issued = marks.begin = device_.mark();
+    issue(lowered_[issued_++]);
+    marks.end = device_.mark();  // unless it goes on behind other actions
+  }
+}
+
+void Trainer::issue(const LoweredAction& action) {
+  const ArenaLayout& layout = memory_.plan().layout;
+  float* gradients = memory_.gradients();
+  switch (action.kind) {
+    case LoweredAction::Kind::reduce_copies:
+      reducing_ = groups_.copies.get();
+      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
+      break;
+    case LoweredAction::Kind::reduce_replicas:
+      reducing_ = groups_.replicas.get();
+      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
+      break;
+    case LoweredAction::Kind::reduce_tied:
+      if (groups_.tied != nullptr) {
+        const int wte = tensor_index(plan_.request.model, TensorKind::wte);
+        reducing_ = groups_.tied.get();
+        reduction_ = reducing_->all_reduce(gradients + layout.offset_of(wte),
+                                           plan_.request.model.padded_vocab() * plan_.request.model.hidden);
+      } else {
+        sum_tied_gradients(device_, plan_.request.model, layout, gradients);
+      }
+      break;
+    case LoweredAction::Kind::update:
+      break;
+  }
+}
+
+void Trainer::finish_reduction() {
+  if (reducing_ == nullptr) return;
+  LoweredMarks& marks = lowered_marks_[issued_ - 1];
+  marks.begin = device_.mark();
+  waits_for_ = gradients_from(lowered_[issued_ - 1].kind);
+  reducing_->await(reduction_);
+  waits_for_ = nullptr;
+  marks.end = device_.mark();
+  reducing_ = nullptr;
+}
+
+// From here on the host reads what the device computed, and waits for it by the device's means, which cannot tell a
+// peer that is lost from work that takes long. So the sums must be here.
+void Trainer::finish_reductions() {
+  finish_reduction();
+  const std::pair<Communicator*, LoweredAction::Kind> sums[] = {
+      {groups_.copies.get(), LoweredAction::Kind::reduce_copies},
+      {groups_.replicas.get(), LoweredAction::Kind::reduce_replicas},
+      {groups_.tied.get(), LoweredAction::Kind::reduce_tied}};
+  for (const auto& [group, kind] : sums) {
+    if (group == nullptr) continue;
+    waits_for_ = gradients_from(kind);
+    group->catch_up();
+  }
+  waits_for_ = nullptr;
+}
+
+}  // namespace train_gpt

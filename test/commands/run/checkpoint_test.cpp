@@ -1,0 +1,246 @@
+// Checkpoints as users meet them: written, kept, damaged, resumed under mpirun.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "pipeline/train/state_file.h"
+#include "test/commands/log_events.h"
+#include "test/commands/program.h"
+#include "test/golden_formula.h"
+
+namespace train_gpt::test {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// What must be equal bit by bit.
+std::vector<std::string> results(const std::string& log_path) {
+  std::vector<std::string> lines;
+  for (const Json& step : events(read_file(log_path), "step")) {
+    lines.push_back(step.at("step").dump() + " " + step.at("loss").dump() + " " + step.at("grad_norm").dump() + " " +
+                    step.at("lr").dump());
+  }
+  lines.push_back(events(read_file(log_path), "end").back().at("parameter_hash"));
+  return lines;
+}
+
+void flip_byte(const std::string& path, std::size_t at) {
+  std::string bytes = read_file(path);
+  bytes.at(at) = static_cast<char>(bytes.at(at) ^ 1);
+  write_file(path, bytes.data(), bytes.size());
+}
+
+class Checkpoints : public testing::Test {
+ protected:
+  Checkpoints() {
+    const std::vector<char> tokens = golden::token_file(golden::kTrainTokens, golden::kTrainSeed);
+    write_file(folder_ / "train.bin", tokens.data(), tokens.size());
+  }
+
+  std::string arguments(const std::string& output, const std::string& more = "") const {
+    return "--train-data " + (folder_ / "train.bin") +
+           " --layers 2 --heads 2 --hidden 32 --vocab 1009 --max-seq-len 32 --seq-len 32 --micro-batch-size 1 "
+           "--micro-batches 4 --steps 8 --learning-rate 1e-3 --threads 1 --output " +
+           (folder_ / output) + " " + more;
+  }
+  std::string checkpoint(const std::string& output, int step) const {
+    return folder_ / (output + "/checkpoints/step-" + std::to_string(step));
+  }
+  std::string log(const std::string& output) const { return folder_ / (output + "/log.jsonl"); }
+
+  std::set<std::string> checkpoints_in(const std::string& output) const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_ / (output + "/checkpoints"))) {
+      names.insert(entry.path().filename().string());
+    }
+    return names;
+  }
+
+  void must_run(int ranks, const std::string& command) const {
+    const ProgramRun run = run_program(ranks, command);
+    ASSERT_EQ(run.status, 0) << command << "\n" << run.output;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(Checkpoints, ResumeOnOtherRanksAndScheduleIsTheUnbrokenRun) {
+  must_run(2, arguments("whole", "--checkpoint-every 3 --keep 2"));
+  EXPECT_EQ(checkpoints_in("whole"), (std::set<std::string>{"step-6", "step-8"}));
+  const std::vector<std::string> whole = results(log("whole"));
+  ASSERT_EQ(whole.size(), 9U);
+
+  const ProgramRun run = run_program(4, arguments("part", "--schedule zb-h1 --resume " + checkpoint("whole", 6)));
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_EQ(count(run.output, "resumed at step 6"), 1) << run.output;
+  EXPECT_EQ(results(log("part")), (std::vector<std::string>{whole.begin() + 6, whole.end()}));
+
+  // The last checkpoint is that of the end, and its model is the model that the run leaves.
+  EXPECT_EQ(read_file(checkpoint("whole", 8) + "/model.bin"), read_file(folder_ / "whole/model.bin"));
+}
+
+TEST_F(Checkpoints, LatestPassesOverWhatIsBrokenAndSaysWhy) {
+  must_run(2, arguments("out", "--checkpoint-every 2 --keep 4"));
+  const std::vector<std::string> whole = results(log("out"));
+  flip_byte(checkpoint("out", 8) + "/model.bin", 5000);
+  fs::resize_file(checkpoint("out", 6) + "/optimizer.bin", 4000);
+  fs::create_directories(checkpoint("out", 99) + ".partial");
+  fs::copy(checkpoint("out", 4), checkpoint("out", 7), fs::copy_options::recursive);
+  fs::remove(checkpoint("out", 7) + "/manifest.json");
+  write_file(log("out") + ".before", read_file(log("out")).data(), read_file(log("out")).size());
+
+  const ProgramRun run = run_program(3, arguments("out", "--schedule 1f1b --resume latest"));
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_EQ(count(run.output, "resumed at step 4"), 1) << run.output;
+  for (const char* part : {"step-8: model.bin has the checksum", "step-6: optimizer.bin is missing or has not",
+                           "step-7: it has no manifest.json", "step-99.partial: it has no manifest.json"}) {
+    EXPECT_EQ(count(run.output, part), 1) << part << "\n" << run.output;
+  }
+  // The log goes on: what was there stays, steps 4 to 7 come again and are the same.
+  EXPECT_EQ(read_file(log("out")).rfind(read_file(log("out") + ".before"), 0), 0U);
+  const std::vector<Json> steps = events(read_file(log("out")), "step");
+  ASSERT_EQ(steps.size(), 12U);
+  for (std::size_t i = 8; i < 12; ++i) {
+    EXPECT_EQ(steps[i].at("step"), i - 4);
+    EXPECT_EQ(steps[i].at("loss"), steps[i - 4].at("loss"));
+    EXPECT_EQ(steps[i].at("grad_norm"), steps[i - 4].at("grad_norm"));
+  }
+  EXPECT_EQ(events(read_file(log("out")), "resume").at(0).at("step"), 4);
+  EXPECT_EQ(results(log("out")).back(), whole.back());
+  EXPECT_FALSE(checkpoints_in("out").contains("step-99.partial")) << "left over, and a newer one is complete";
+}
+
+TEST_F(Checkpoints, ContradictionsAreRefusedAndNothingIsTouched) {
+  must_run(1, arguments("out", "--checkpoint-every 4"));
+  const std::string before = read_file(log("out"));
+  const std::string path = checkpoint("out", 4);
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string changed = arguments("out", "--resume " + path);
+    changed.replace(changed.find(from), from.size(), to);
+    return changed;
+  };
+  struct Case {
+    std::string arguments;
+    std::vector<std::string> parts;
+  };
+  const std::vector<Case> cases = {
+      {replaced("--hidden 32", "--hidden 64"), {"--hidden is 64", "has 32"}},
+      {replaced("--threads 1", "--threads 1 --tied false"), {"--tied is false", "has true"}},
+      {replaced(" --seq-len 32", " --seq-len 16"), {"--seq-len is 16", "has 32"}},
+      {replaced("--micro-batches 4", "--micro-batches 8"), {"rows per step is 8", "has 4"}},
+      {replaced("--threads 1", "--threads 1 --seed 2"), {"--seed is 2", "has 1"}},
+      {replaced("--threads 1", "--threads 1 --shuffle false"), {"--shuffle is false", "has true"}},
+      {replaced("--steps 8", "--steps 4"), {"after 4 steps", "--steps 4"}},
+      {replaced(path, folder_ / "nowhere"), {"nowhere", "is not a complete checkpoint", "manifest.json"}},
+      {arguments("empty", "--resume latest"), {"empty/checkpoints has no complete checkpoint"}},
+  };
+  for (const Case& bad : cases) {
+    const ProgramRun run = run_program(2, bad.arguments);
+    EXPECT_EQ(run.status, 2) << bad.arguments << "\n" << run.output;
+    EXPECT_EQ(count(run.output, "train_gpt: error:"), 1) << run.output;
+    for (const std::string& part : bad.parts) EXPECT_NE(run.output.find(part), std::string::npos) << run.output;
+  }
+  EXPECT_EQ(read_file(log("out")), before);
+  // What may change is said.
+  const ProgramRun run = run_program(1, replaced("--learning-rate 1e-3", "--learning-rate 2e-3"));
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_EQ(count(run.output, "--learning-rate was 0.001 when the checkpoint was written and is 0.002 now"), 1)
+      << run.output;
+}
+
+TEST_F(Checkpoints, ANewRunInTheSameFolderReplacesOldOnesOnlyWhenItsOwnAreComplete) {
+  must_run(1, arguments("out", "--checkpoint-every 4 --keep 2"));
+  must_run(1, arguments("out", "--checkpoint-every 8 --keep 2 --seed 5"));
+  EXPECT_EQ(checkpoints_in("out"), (std::set<std::string>{"step-4", "step-8"}));
+  EXPECT_EQ(Json::parse(read_file(checkpoint("out", 8) + "/manifest.json")).at("order").at("seed"), 5);
+  EXPECT_EQ(Json::parse(read_file(checkpoint("out", 4) + "/manifest.json")).at("order").at("seed"), 1);
+  // A pipe where the model would be written is found before the work, and stays.
+  fs::create_directories(folder_ / "pipe");
+  ASSERT_EQ(mkfifo((folder_ / "pipe/model.bin").c_str(), 0600), 0);
+  const ProgramRun run = run_program(2, arguments("pipe"));
+  EXPECT_EQ(run.status, 2) << run.output;
+  EXPECT_NE(run.output.find("pipe/model.bin: is not a regular file"), std::string::npos) << run.output;
+  EXPECT_TRUE(fs::is_fifo(folder_ / "pipe/model.bin"));
+}
+
+TEST_F(Checkpoints, AHalfWrittenLogLineDoesNotSpoilTheNextEvent) {
+  must_run(1, arguments("out", "--checkpoint-every 4"));
+  const std::string whole = read_file(log("out"));
+  const std::string cut = whole.substr(0, whole.size() - 10);
+  write_file(log("out"), cut.data(), cut.size());
+  must_run(1, arguments("out", "--resume " + checkpoint("out", 4)));
+  EXPECT_EQ(events(read_file(log("out")), "step").size(), 12U);
+  EXPECT_EQ(events(read_file(log("out")), "end").size(), 1U);
+}
+
+// A process of a run with this output folder that catches SIGUSR1, the earliest that can be found; 0: none yet.
+pid_t rank_that_listens(const std::string& output) {
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    const std::string name = process.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string command = read_file(process.path().string() + "/cmdline");
+    if (command.find("/train_gpt") >= command.find('\0') || command.find(output) == std::string::npos) continue;
+    const std::string status = read_file(process.path().string() + "/status");
+    const std::size_t caught = status.find("SigCgt:");
+    if (caught == std::string::npos) continue;
+    if (std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGUSR1 - 1) & 1) return std::stoi(name);
+  }
+  return 0;
+}
+
+// Sends SIGUSR1 to a rank: as soon as it listens, or once the log has a step, to the last one.
+class StoppedRun {
+ public:
+  StoppedRun(int ranks, const std::string& command, const std::string& output, bool early)
+      : run_(std::async(std::launch::async, [=] { return run_program(ranks, command); })) {
+    pid_t rank = 0;
+    while (rank == 0 && !is_over()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (early) {
+        rank = rank_that_listens(output);
+      } else if (read_file(output + "/log.jsonl").find("\"event\":\"step\"") != std::string::npos) {
+        rank = static_cast<pid_t>(read_state(output, ranks - 1)->process);
+      }
+    }
+    if (rank != 0 && !is_over()) kill(rank, SIGUSR1);
+  }
+  ProgramRun result() { return run_.get(); }
+
+ private:
+  bool is_over() const { return run_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  std::future<ProgramRun> run_;
+};
+
+// Of all ranks, whichever was told; also where an optimistic step has begun the next one, and before the first step.
+TEST_F(Checkpoints, AWishToStopEndsTheRunWithACheckpointToGoOnFrom) {
+  const std::string constant = "--lr-schedule constant --warmup-steps 0 ";
+  const auto with_steps = [&](int steps, const std::string& output, const std::string& more) {
+    std::string text = arguments(output, constant + more);
+    return text.replace(text.find("--steps 8"), 9, "--steps " + std::to_string(steps));
+  };
+  for (const std::string out : {"synchronous", "optimistic", "early"}) {
+    const std::string more = "--optimizer-step " + (out == "early" ? "synchronous" : out);
+    StoppedRun stopped(2, with_steps(1000000, out, more), folder_ / out, out == "early");
+    const ProgramRun run = stopped.result();
+    ASSERT_EQ(run.status, 0) << run.output;
+    EXPECT_EQ(count(run.output, "stopped by SIGUSR1 after"), 1) << run.output;
+    EXPECT_FALSE(fs::exists(folder_ / (out + "/model.bin"))) << "the run is not over";
+    const int taken = static_cast<int>(events(read_file(log(out)), "step").size());
+    ASSERT_EQ(checkpoints_in(out), (std::set<std::string>{"step-" + std::to_string(taken)}));
+
+    must_run(2, with_steps(taken + 3, out, more + " --resume latest"));
+    must_run(1, with_steps(taken + 3, "unbroken", ""));
+    EXPECT_EQ(results(log(out)), results(log("unbroken")));
+  }
+}
+
+}  // namespace
+}  // namespace train_gpt::test

@@ -1,0 +1,245 @@
+// The exact memory plan: planned bytes are the bytes that a rank allocates, and the bytes that it uses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/cpu_device.h"
+#include "pipeline/plan/plan_bytes.h"
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/train/trainer.h"
+#include "test/model/temporary_folder.h"
+#include "test/pipeline/train/counted_allocations.h"
+#include "test/pipeline/train/training_runs.h"
+
+namespace train_gpt::test {
+namespace {
+
+using TrainingRun = train_gpt::test::Run;
+
+constexpr std::int64_t kLine = 256;  // everything in a plan is a multiple of it
+
+// Counts what is allocated, and tells afterwards which lines were written.
+class WatchedDevice : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+
+  struct Block {
+    void* memory = nullptr;
+    std::int64_t bytes = 0;
+  };
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory = CpuDevice::allocate(bytes);
+    blocks_.push_back({memory, bytes});
+    mark_unused(blocks_.back());
+    allocated_ += bytes;
+    return memory;
+  }
+  std::int64_t allocated() const { return allocated_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
+
+  static void mark_unused(const Block& block) {
+    std::memset(block.memory, kNeverWritten, static_cast<std::size_t>(block.bytes));
+  }
+  static std::int64_t used(const Block& block) {
+    std::int64_t bytes = 0;
+    for (std::int64_t at = 0; at < block.bytes; at += kLine) bytes += written(block, at) ? kLine : 0;
+    return bytes;
+  }
+  static std::int64_t first_unused(const Block& block) {
+    std::int64_t at = 0;
+    while (at < block.bytes && written(block, at)) at += kLine;
+    return at;
+  }
+
+ private:
+  static constexpr int kNeverWritten = 0xa5;
+
+  static bool written(const Block& block, std::int64_t at) {
+    const auto* line = static_cast<const unsigned char*>(block.memory) + at;
+    return std::any_of(line, line + kLine, [](unsigned char byte) { return byte != kNeverWritten; });
+  }
+
+  std::vector<Block> blocks_;
+  std::int64_t allocated_ = 0;
+};
+
+bool has_mlp(const RankPlan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& stage) {
+    for (int u = stage.shape.first_unit; u < stage.shape.last_unit; ++u) {
+      if (unit_kind(stage.shape.model, u) == UnitKind::mlp) return true;
+    }
+    return false;
+  });
+}
+
+// From step to step.
+bool lasts(const std::string& line) {
+  return line == memory::parameters || line == memory::gradients || line == memory::group_gradients ||
+         line == memory::first_moment || line == memory::second_moment;
+}
+
+// Adds to `run` that every rank compares its plan with what it allocated and used.
+TrainingRun watched(TrainingRun run, const std::string& what) {
+  static thread_local WatchedDevice* device = nullptr;  // of the rank that runs on this thread
+  const int threads = run.threads;
+  run.make_device = [threads] {
+    auto made = std::make_unique<WatchedDevice>(threads);
+    device = made.get();
+    return made;
+  };
+  run.before_training = [what](Trainer& trainer) {
+    const RankPlan& plan = trainer.memory().plan();
+    EXPECT_EQ(device->allocated(), plan.total_bytes()) << what;
+    // What the rehearsal before the first step wrote does not count, where it leaves nothing for the steps.
+    for (std::size_t i = 0; i < plan.memory.size(); ++i) {
+      if (!lasts(plan.memory[i].name)) WatchedDevice::mark_unused(device->blocks()[i]);
+    }
+  };
+  run.after_training = [what, replicas = run.replicas](Trainer& trainer) {
+    trainer.generate({1, 2, 3}, 1, 0, 1, [](std::int32_t) {});
+    const RankPlan& plan = trainer.memory().plan();
+    EXPECT_EQ(device->allocated(), plan.total_bytes()) << what << ": allocated during a step";
+    ASSERT_EQ(device->blocks().size(), plan.memory.size()) << what;
+    for (std::size_t i = 0; i < plan.memory.size(); ++i) {
+      const WatchedDevice::Block& block = device->blocks()[i];
+      // The operations' own workspace serves the largest of them, which not every rank has. All replicas have the plan
+      // of the first, which alone sums squares.
+      if (plan.memory[i].name == memory::workspace && !has_mlp(plan)) continue;
+      if (plan.memory[i].name == memory::norms && replicas > 1) continue;
+      EXPECT_EQ(WatchedDevice::used(block), plan.memory[i].bytes)
+          << what << ", rank " << plan.rank << ", " << plan.memory[i].name << ": nothing was ever written to byte "
+          << WatchedDevice::first_unused(block);
+    }
+  };
+  return run;
+}
+
+std::string describe(const TrainingRun& run) {
+  return run.schedule + " p=" + std::to_string(run.ranks) + " m=" + std::to_string(run.micro_batches);
+}
+
+// With these sizes every tensor fills whole lines.
+TrainingRun run_of(const std::string& schedule, int p, int m) {
+  TrainingRun run{
+      .schedule = schedule, .ranks = p, .micro_batches = m, .steps = 2, .validate_every = 2, .heads = 2, .hidden = 128};
+  const Placement placement = make_schedule({.name = schedule, .ranks = p, .micro_batches = m}).placement;
+  if (placement.kind == Placement::Kind::bidirectional) run.groups = 2;
+  if (placement.depth() > 8) run.layers = 11;
+  return run;
+}
+
+TEST(Memory, PlannedIsAllocatedIsUsedUnderEverySchedule) {
+  using Case = std::pair<int, int>;
+  for (const std::string& name : schedule_names()) {
+    for (const auto& [p, m] : {Case{1, 3}, {2, 1}, {2, 8}, {3, 3}, {4, 3}, {4, 8}, {6, 16}, {8, 3}, {8, 16}}) {
+      if (violation({.name = name, .ranks = p, .micro_batches = m})) continue;
+      const TrainingRun run = run_of(name, p, m);
+      train(watched(run, describe(run)));
+    }
+  }
+}
+
+TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
+  for (const char* schedule : {"1f1b", "zb-h2", "interleaved-zb", "zb-v", "dualpipe"}) {
+    for (const int p : {2, 4}) {
+      const auto expect_exact = [&](const std::string& mode, const std::function<void(TrainingRun&)>& change) {
+        TrainingRun run = run_of(schedule, p, 8);
+        change(run);
+        train(watched(run, describe(run) + ", " + mode));
+      };
+      const auto units = static_cast<std::size_t>(2 * run_of(schedule, p, 8).layers + 2);
+      std::vector<bool> every_third(units, false);
+      for (std::size_t u = 0; u < units; u += 3) every_third[u] = true;
+      expect_exact("stored head", [](TrainingRun& run) { run.head = HeadForm::stored; });
+      expect_exact("recomputed", [&](TrainingRun& run) { run.recompute.assign(units, true); });
+      expect_exact("partly recomputed", [&](TrainingRun& run) { run.recompute = every_third; });
+      expect_exact("untied", [](TrainingRun& run) { run.tied = false; });
+      expect_exact("optimistic", [](TrainingRun& run) { run.optimistic = true; });
+      expect_exact("two groups", [](TrainingRun& run) { run.groups = 2; });
+      expect_exact("two replicas", [](TrainingRun& run) { run.replicas = 2; });
+    }
+  }
+}
+
+TEST(Memory, OfARunThatResumesIsTheSame) {
+  const TemporaryFolder folder;
+  TrainingRun first = run_of("1f1b", 2, 8);
+  first.stop_after = 1;
+  first.save_to = folder.file(".");
+  train(watched(first, "before the break"));
+  TrainingRun second = run_of("zb-v", 2, 8);
+  second.first_step = 1;
+  second.resume_from = folder.file(".");
+  train(watched(second, "resumed"));
+}
+
+TEST(Memory, NothingIsAllocatedInAStep) {
+  for (const char* schedule : {"gpipe", "zb-h2", "zb-v", "interleaved"}) {
+    for (const bool optimistic : {false, true}) {
+      std::vector<std::int64_t> before;  // every step's end
+      before.reserve(20);
+      TrainingRun run{.schedule = schedule, .groups = optimistic ? 1 : 2, .steps = 20, .optimistic = optimistic};
+      train(run, {}, [&](std::int64_t) { before.push_back(allocations_of_this_thread()); });
+      for (std::size_t step = 2; step < before.size(); ++step) {
+        EXPECT_EQ(before[step], before[step - 1]) << schedule << ", step " << step;
+      }
+    }
+  }
+}
+
+Plan plan_of(const std::string& schedule, int p, int m) {
+  const ModelConfig model{.layers = 11, .heads = 2, .hidden = 128, .vocab = 131, .max_seq_len = 16};
+  PlanRequest request;
+  request.model = model;
+  request.batch = {.rows = 1, .seq_len = 16, .micro_batches = m};
+  request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = m});
+  if (request.schedule.placement.kind == Placement::Kind::bidirectional) request.batch.groups = 2;
+  request.partition = uniform_partition(model, request.schedule.placement.depth());
+  return make_plan(request);
+}
+
+std::int64_t bytes_of(const RankPlan& rank, const std::string& name) {
+  std::int64_t bytes = 0;
+  for (const MemoryLine& line : rank.memory) bytes += line.name == name ? line.bytes : 0;
+  return bytes;
+}
+
+TEST(Memory, FirstStageHoldsWhatTheScheduleSays) {
+  for (const auto& [schedule, slots] :
+       std::vector<std::pair<std::string, int>>{{"gpipe", 8}, {"1f1b", 4}, {"zb-h1", 4}, {"zb-h2", 7}}) {
+    const Plan plan = plan_of(schedule, /*p=*/4, /*m=*/8);
+    const RankPlan& rank = plan.ranks[0];
+    EXPECT_EQ(rank.live_micro_batches, slots) << schedule;
+    const auto forward_to_weight = std::find_if(rank.pools.begin(), rank.pools.end(), [](const Pool& pool) {
+      return pool.lifetime == Lifetime::forward_to_weight;
+    });
+    ASSERT_NE(forward_to_weight, rank.pools.end());
+    EXPECT_EQ(forward_to_weight->slots, slots) << schedule;
+    EXPECT_NE(memory_table(plan).find(" (" + std::to_string(slots) + ")"), std::string::npos) << memory_table(plan);
+  }
+}
+
+// Tokens, targets and losses of the step are there whatever the schedule; the rest grows under two schedules alone.
+TEST(Memory, GrowsWithMicroBatchesOnlyWhereTheScheduleSaysSo) {
+  for (const std::string& schedule : schedule_names()) {
+    for (const int p : {2, 4, 8}) {
+      const bool keeps_all = schedule == "gpipe" || schedule == "breadth-first";
+      const Plan few = plan_of(schedule, p, 4 * p), many = plan_of(schedule, p, 16 * p);
+      for (std::size_t r = 0; r < few.ranks.size(); ++r) {
+        const auto bytes = [&](const Plan& plan) {
+          return plan.ranks[r].total_bytes() - bytes_of(plan.ranks[r], memory::tokens);
+        };
+        if (keeps_all) {
+          EXPECT_GT(bytes(many), bytes(few)) << schedule << " p=" << p << " rank " << r;
+        } else {
+          EXPECT_EQ(bytes(many), bytes(few)) << schedule << " p=" << p << " rank " << r;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace train_gpt::test

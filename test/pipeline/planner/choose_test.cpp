@@ -1,0 +1,199 @@
+// What choose() makes of costs: cuts, forms of the head, recomputation, schedules.
+#include "pipeline/planner/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "pipeline/planner/recompute.h"
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/simulate/validate.h"
+#include "test/refused.h"
+
+namespace train_gpt {
+namespace {
+
+ChoiceRequest request_for(const std::string& schedule, int p, int m, const ModelConfig& model = preset("d6")) {
+  ChoiceRequest request;
+  request.base.model = model;
+  request.base.batch = {.rows = 2, .seq_len = 128, .micro_batches = m};
+  request.ranks = p;
+  request.costs = estimated_cost_model(model, 128, p);
+  if (!schedule.empty()) {
+    request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = m});
+    if (request.schedule->placement.kind == Placement::Kind::bidirectional) request.base.batch.groups = 2;
+  }
+  return request;
+}
+
+std::int64_t largest(const Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const RankPlan& rank : plan.ranks) bytes = std::max(bytes, rank.total_bytes());
+  return bytes;
+}
+
+int recomputed(const Choice& choice) {
+  const std::vector<bool>& units = choice.plan.request.recompute;
+  return static_cast<int>(std::count(units.begin(), units.end(), true));
+}
+
+TEST(Choose, CutsByCostAndSaysWhatItGains) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"}) {
+    const ChoiceRequest request = request_for(schedule, 4, 8, preset("d12"));
+    const Choice choice = choose(request);
+    ASSERT_TRUE(choice.uniform_makespan.has_value()) << schedule;
+    EXPECT_LT(choice.predicted.makespan, *choice.uniform_makespan) << schedule;  // the head is heavy
+    EXPECT_NE(partition_table(choice, request.costs).find("a uniform cut"), std::string::npos);
+  }
+}
+
+TEST(Choose, IsNeverWorseThanUniform) {
+  ModelConfig model = preset("d6");
+  for (const std::int64_t vocab : {256, 4096, 50257}) {
+    model.vocab = vocab;
+    for (const int p : {2, 3, 5}) {
+      ChoiceRequest request = request_for("1f1b", p, 6, model);
+      request.head = HeadForm::streamed;
+      const double measured = choose(request).predicted.makespan;
+      request.cut = ChoiceRequest::Cut::uniform;
+      EXPECT_LE(measured, choose(request).predicted.makespan);
+    }
+  }
+}
+
+TEST(Choose, KeepsListsAsGivenAndRefusesWrongOnes) {
+  ChoiceRequest request = request_for("1f1b", 2, 4);
+  request.cut = ChoiceRequest::Cut::list;
+  request.partition = {3, 11};
+  EXPECT_EQ(choose(request).plan.request.partition, request.partition);
+  request.partition = {3, 10};
+  EXPECT_REFUSED(choose(request), "--partition 3,10");
+}
+
+TEST(Choose, StoresLogitsOnlyWhereThatIsWorthItsMemory) {
+  // A head that is half of the model, alone on its rank: only a W that can be put off fills the bubble.
+  ModelConfig model = preset("d6");
+  const Choice deferred = choose(request_for("zb-h1", 4, 8, model));
+  EXPECT_EQ(deferred.plan.request.head, HeadForm::stored);
+  model.vocab = 256;
+  EXPECT_EQ(choose(request_for("zb-h1", 4, 8, model)).plan.request.head, HeadForm::streamed);
+}
+
+TEST(Choose, RecomputesAsFewUnitsAsFitTheLimit) {
+  ChoiceRequest request = request_for("gpipe", 2, 8);
+  request.head = HeadForm::streamed;
+  request.cut = ChoiceRequest::Cut::uniform;
+  const Choice free = choose(request);
+  EXPECT_EQ(recomputed(free), 0);
+  request.recompute = ChoiceRequest::Recompute::automatic;
+  request.memory_limit = largest(free.plan) * 8 / 10;
+  const Choice limited = choose(request);
+  EXPECT_TRUE(limited.fits);
+  EXPECT_LE(largest(limited.plan), request.memory_limit);
+  ASSERT_GT(recomputed(limited), 0);
+  EXPECT_GT(limited.predicted.makespan, free.predicted.makespan);
+  // One unit less of those it recomputes on the fullest rank, and the plan no longer fits.
+  for (std::size_t u = 0; u < limited.plan.request.recompute.size(); ++u) {
+    if (!limited.plan.request.recompute[u]) continue;
+    PlanRequest one_less = limited.plan.request;
+    one_less.recompute[u] = false;
+    EXPECT_GT(largest(make_plan(one_less)), request.memory_limit) << "unit " << u;
+  }
+  request.recompute = ChoiceRequest::Recompute::none;
+  EXPECT_FALSE(choose(request).fits);
+}
+
+TEST(Choose, GivesStagesTheUnitsThatARecomputeListNames) {
+  ChoiceRequest request = request_for("1f1b", 4, 8);  // 6 layers; the head weighs more than a quarter
+  const Partition free = choose(request).plan.request.partition;
+  EXPECT_EQ(free.back(), 1);
+  request.recompute = ChoiceRequest::Recompute::list;
+  request.recompute_counts = {0, 1, 0, 2};
+  const PlanRequest plan = choose(request).plan.request;
+  EXPECT_EQ(plan.partition.back(), 3);
+  const std::vector<UnitRange> ranges = unit_ranges(plan.schedule.placement, plan.partition);
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    EXPECT_EQ(std::count(plan.recompute.begin() + ranges[s].first, plan.recompute.begin() + ranges[s].last, true),
+              request.recompute_counts[s]);
+  }
+  request.recompute_counts = {9, 0, 0, 9};
+  EXPECT_REFUSED(choose(request), "--recompute 9,0,0,9", "has only");
+  request.recompute_counts = {1, 1};
+  EXPECT_REFUSED(choose(request), "--recompute 1,1", "4 numbers");
+}
+
+TEST(Choose, SaysWhenNothingFits) {
+  ChoiceRequest request = request_for("1f1b", 2, 4);
+  request.recompute = ChoiceRequest::Recompute::automatic;
+  request.memory_limit = 1 << 20;
+  EXPECT_FALSE(choose(request).fits);
+  request.schedule.reset();
+  EXPECT_FALSE(choose(request).fits);
+}
+
+TEST(Choose, MemoryLimitsShapeTheCut) {
+  // A light but large embedding and head: by time alone the last rank would take many layers.
+  ModelConfig model{.layers = 8, .heads = 4, .hidden = 64, .vocab = 30000, .max_seq_len = 128, .tied = false};
+  ChoiceRequest request = request_for("gpipe", 2, 8, model);
+  request.head = HeadForm::streamed;
+  for (std::size_t u = 0; u < request.costs.streamed.forward.size(); ++u) {
+    request.costs.streamed.forward[u] = u == 0 || u == 17 ? 0.1 : 1;
+    request.costs.streamed.input[u] = request.costs.streamed.weight[u] = u == 0 || u == 17 ? 0.1 : 1;
+  }
+  const Choice free = choose(request);
+  EXPECT_TRUE(free.fits);
+  std::int64_t leanest = largest(free.plan);
+  for (int units = 1; units < 18; ++units) {
+    PlanRequest cut = free.plan.request;
+    cut.partition = {units, 18 - units};
+    leanest = std::min(leanest, largest(make_plan(cut)));
+  }
+  ASSERT_LT(leanest, largest(free.plan));  // gpipe keeps all activations: more layers are more memory
+  request.memory_limit = leanest;
+  const Choice limited = choose(request);
+  EXPECT_TRUE(limited.fits);
+  EXPECT_NE(limited.plan.request.partition, free.plan.request.partition);
+}
+
+TEST(Choose, AutoIsNoSlowerThanAnyNamedSchedule) {
+  for (const int p : {2, 4}) {
+    const Choice best = choose(request_for("", p, 8));
+    EXPECT_FALSE(best.schedule_reason.empty());
+    EXPECT_NE(best.plan.request.schedule.placement.kind, Placement::Kind::bidirectional);
+    EXPECT_LE(best.plan.request.schedule.placement.depth(), unit_count(preset("d6")));
+    validate(best.plan.request.schedule);
+    for (const std::string& name : schedule_names()) {
+      if (name == "dualpipe" || violation({.name = name, .ranks = p, .micro_batches = 8})) continue;
+      const Choice named = choose(request_for(name, p, 8));
+      EXPECT_LE(best.predicted.makespan, 1.01 * named.predicted.makespan) << name << " p " << p;
+    }
+  }
+}
+
+TEST(Choose, AutoStaysWithinTheMemoryLimit) {
+  ChoiceRequest request = request_for("", 4, 8);
+  const Choice free = choose(request);
+  request.memory_limit = largest(free.plan) * 3 / 4;
+  request.recompute = ChoiceRequest::Recompute::automatic;
+  const Choice limited = choose(request);
+  EXPECT_TRUE(limited.fits);
+  EXPECT_LE(largest(limited.plan), request.memory_limit);
+}
+
+TEST(Choose, GivenCostsHoldWhateverTheCut) {
+  ChoiceRequest request = request_for("1f1b", 4, 8);
+  request.costs = given_cost_model(Costs{.forward = {20}, .input = {20}, .weight = {20}}, request.base.model, 128, 4);
+  const Choice choice = choose(request);
+  EXPECT_NEAR(choice.predicted.bubble, 3.0 / 11, 1e-12);
+  EXPECT_NEAR(choice.predicted.makespan, 660, 1e-9);
+}
+
+TEST(RecomputeList, TakesTheFirstLayersOfEachStage) {
+  const ModelConfig model{.layers = 2, .heads = 2, .hidden = 32, .vocab = 131, .max_seq_len = 32};
+  EXPECT_EQ(recompute_list({1, 2}, model, {3, 3}), (std::vector<bool>{false, true, false, true, true, false}));
+  EXPECT_REFUSED(recompute_list({3, 0}, model, {3, 3}), "--recompute 3,0", "stage 0 has only 2");
+  EXPECT_REFUSED(recompute_list({1}, model, {3, 3}), "--recompute 1", "2 numbers");
+}
+
+}  // namespace
+}  // namespace train_gpt

@@ -1,0 +1,133 @@
+#include "pipeline/planner/unit_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+
+#include "kernels/local_communicator.h"
+#include "pipeline/planner/unit_costs.h"
+#include "test/refused.h"
+
+namespace train_gpt {
+namespace {
+
+const ModelConfig kModel{.layers = 2, .heads = 2, .hidden = 32, .vocab = 131, .max_seq_len = 32};
+
+Profile measured(int ranks, int pipeline_ranks, const ProfileEffort& effort) {
+  Profile profile;
+  std::mutex mutex;
+  run_local_ranks(ranks, [&](Communicator& world) {
+    const auto device = make_cpu_device(1);
+    const Profile mine = measure_profile(*device, world, pipeline_ranks, kModel, 2, 16, effort);
+    const std::lock_guard lock(mutex);
+    if (world.rank() == 0) profile = mine;
+  });
+  return profile;
+}
+
+std::string temporary_file() { return testing::TempDir() + "profile_test.json"; }
+
+TEST(Profile, MeasuresEveryUnitOnEveryRankAndMessagesOfTheRealSize) {
+  const Profile profile = measured(4, 2, {.stored_head = true});
+  ASSERT_EQ(profile.ranks.size(), 2U);
+  for (const RankProfile& rank : profile.ranks) {
+    for (const UnitTimes& times : rank) {
+      EXPECT_GT(times.forward.median, 0);
+      EXPECT_LE(times.forward.least, times.forward.median);
+      EXPECT_LE(times.forward.median, times.forward.most);
+    }
+    EXPECT_GT(rank[static_cast<std::size_t>(UnitForm::mlp)].weight.median, 0);
+  }
+  ASSERT_FALSE(profile.messages.empty());
+  EXPECT_EQ(profile.messages.back().bytes, 2 * 16 * 32 * 4);
+  EXPECT_GT(message_latency(profile), 0);
+}
+
+TEST(Profile, StreamedHeadStandsForTheStoredOneWhenTimeIsShort) {
+  const Profile profile = measured(1, 1, {});
+  const UnitTimes& streamed = profile.ranks[0][static_cast<std::size_t>(UnitForm::head_streamed)];
+  const UnitTimes& stored = profile.ranks[0][static_cast<std::size_t>(UnitForm::head_stored)];
+  EXPECT_DOUBLE_EQ(3 * stored.weight.median, streamed.forward.median);
+  EXPECT_TRUE(profile.messages.empty());
+}
+
+TEST(Profile, ComesBackFromItsFileAsItWas) {
+  const Profile profile = measured(2, 2, {});
+  const std::string path = temporary_file();
+  save_profile(profile, path);
+  const Profile loaded = load_profile(path);
+  EXPECT_EQ(loaded.device, profile.device);
+  EXPECT_EQ(loaded.sizes, profile.sizes);
+  ASSERT_EQ(loaded.ranks.size(), profile.ranks.size());
+  for (int form = 0; form < kUnitForms; ++form) {
+    const auto f = static_cast<std::size_t>(form);
+    EXPECT_EQ(loaded.ranks[1][f].input.median, profile.ranks[1][f].input.median);
+    EXPECT_EQ(loaded.ranks[1][f].weight.most, profile.ranks[1][f].weight.most);
+  }
+  ASSERT_EQ(loaded.messages.size(), profile.messages.size());
+  EXPECT_EQ(loaded.messages.back().one_way.median, profile.messages.back().one_way.median);
+  EXPECT_EQ(profile_table(loaded), profile_table(profile));
+  std::remove(path.c_str());
+}
+
+TEST(Profile, RefusesFilesThatAreNone) {
+  const std::string path = temporary_file();
+  EXPECT_REFUSED(load_profile(path + ".absent"), "--profile", ".absent", "train_gpt profile");
+  for (const char* text : {"", "{", "{}", "[1]", R"({"version": 2})", R"({"version": 1, "device": 3})"}) {
+    std::ofstream(path) << text;
+    EXPECT_REFUSED(load_profile(path), "--profile " + path, "train_gpt profile");
+  }
+  std::remove(path.c_str());
+}
+
+TEST(Profile, RefusesOtherSizesNamingTheDifference) {
+  Profile profile;
+  profile.sizes = profile_sizes(kModel, 4, 16, Precision::fp32);
+  check_profile(profile, "f.json", profile.sizes);
+  ProfileSizes other = profile.sizes;
+  other.hidden = 64;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--profile f.json", "--hidden 32", "64");
+  other = profile.sizes;
+  other.micro_batch_size = 1;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--micro-batch-size 4", "1");
+}
+
+TEST(UnitCosts, AreTheMediansOfTheRanks) {
+  Profile profile;
+  profile.ranks.resize(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    for (UnitTimes& times : profile.ranks[r]) times.forward.median = r == 0 ? 1 : 3;
+    profile.ranks[r][static_cast<std::size_t>(UnitForm::head_stored)].input.median = 8;
+  }
+  const UnitCosts costs = unit_costs(profile, kModel, HeadForm::stored);
+  ASSERT_EQ(costs.forward.size(), 6U);
+  EXPECT_DOUBLE_EQ(costs.forward[0], 2);
+  EXPECT_DOUBLE_EQ(costs.input[5], 8);
+  EXPECT_DOUBLE_EQ(unit_costs(profile, kModel, HeadForm::streamed).input[5], 0);
+  const std::vector<double> slowness = rank_slowness(profile, 2);
+  EXPECT_DOUBLE_EQ(slowness[1] / slowness[0], 3);
+  EXPECT_EQ(rank_slowness(profile, 4), std::vector<double>(4, 1.0));
+}
+
+TEST(UnitCosts, NoiseOfMeasuringMakesNoRankSlow) {
+  Profile profile;
+  profile.ranks.resize(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    for (UnitTimes& times : profile.ranks[r]) times.forward.median = r == 0 ? 1 : 1.1;
+  }
+  EXPECT_EQ(rank_slowness(profile, 2), std::vector<double>(2, 1.0));
+}
+
+TEST(UnitCosts, EstimatesFollowTheOperations) {
+  const ModelConfig model = preset("d6");  // 384 wide: the classifier is 50304 x 384
+  const UnitCosts costs = estimated_unit_costs(model, 256, HeadForm::stored, 2);
+  EXPECT_NEAR(costs.forward.back() / costs.forward[2], 2.0 * 384 * 50304 / (16.0 * 384 * 384), 1e-9);
+  double sum = 0;
+  for (const double ms : costs.forward) sum += ms;
+  EXPECT_NEAR(sum, 2, 1e-9);  // two ranks, F of an average one is 1 ms
+}
+
+}  // namespace
+}  // namespace train_gpt

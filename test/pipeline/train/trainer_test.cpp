@@ -1,0 +1,159 @@
+// The bitwise contract: schedule, ranks, chunks, partition, threads and head form do not change a bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <utility>
+
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/train/trainer.h"
+#include "test/pipeline/expect_equal.h"
+#include "test/pipeline/train/training_runs.h"
+
+namespace train_gpt::test {
+namespace {
+
+using TrainingRun = train_gpt::test::Run;
+
+TEST(Trainer, LearnsOnOneRank) {
+  const Outcome run = train({.steps = 3});
+  ASSERT_EQ(run.losses.size(), 3U);
+  EXPECT_NEAR(run.losses[0], std::log(131.0), 0.1);
+  EXPECT_GT(run.norms[0], 0);
+  EXPECT_EQ(run.hash.size(), 16U);
+}
+
+TEST(Trainer, EverySchedulePartitionAndRankCountGivesTheBitsOfOneRank) {
+  for (const int m : {1, 3, 4}) {
+    const Outcome one = train({.micro_batches = m, .validate_every = 2});
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      for (const int p : {1, 2, 3, 4, 6, 8}) {
+        expect_equal(train({.schedule = schedule, .ranks = p, .micro_batches = m, .validate_every = 2}), one,
+                     std::string(schedule) + " p=" + std::to_string(p) + " m=" + std::to_string(m));
+      }
+    }
+  }
+  const Outcome one = train({});
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .threads = 2}), one, "two threads");
+  expect_equal(train({.schedule = "1f1b", .ranks = 3, .partition = {1, 6, 1}}), one, "another partition");
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .head = HeadForm::stored}), one, "stored head");
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .recompute = std::vector<bool>(8, true)}), one, "recomputed");
+}
+
+TEST(Trainer, SchedulesWithChunksAndSplitBackwardGiveTheBitsOfOneRank) {
+  const Outcome one = train({});
+  for (const char* schedule : {"interleaved", "breadth-first", "zb-h1", "zb-h2", "interleaved-zb", "zb-v"}) {
+    for (const int p : {1, 2, 4}) {
+      expect_equal(train({.schedule = schedule, .ranks = p}), one, std::string(schedule) + " p=" + std::to_string(p));
+    }
+  }
+}
+
+TEST(Trainer, UntiedModelsKeepTheContract) {
+  const Outcome one = train({.tied = false});
+  EXPECT_NE(one.hash, train({}).hash);
+  expect_equal(train({.schedule = "1f1b", .ranks = 4, .tied = false}), one, "1f1b p=4 untied");
+  expect_equal(train({.schedule = "zb-v", .ranks = 2, .tied = false}), one, "zb-v p=2 untied");
+}
+
+TEST(Trainer, ReplicasAndDirectionsAreGroups) {
+  const Outcome two_groups = train({.micro_batches = 8, .groups = 2});
+  EXPECT_NE(two_groups.hash, train({.micro_batches = 8}).hash);
+  expect_equal(train({.schedule = "1f1b", .ranks = 3, .micro_batches = 8, .groups = 2}), two_groups, "1f1b, 2 groups");
+  expect_equal(train({.schedule = "zb-h1", .ranks = 3, .micro_batches = 8, .groups = 2}), two_groups,
+               "zb-h1, 2 groups");
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .replicas = 2, .micro_batches = 4}), two_groups, "2 replicas");
+  expect_equal(train({.schedule = "dualpipe", .ranks = 2, .micro_batches = 8, .groups = 2}), two_groups,
+               "dualpipe p=2");
+  expect_equal(train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups,
+               "dualpipe p=4");
+}
+
+TEST(Trainer, EveryFactorisationOfTheGlobalBatchTrainsAlike) {
+  const Outcome whole = train({.micro_batches = 1, .rows = 16, .steps = 4});
+  for (const auto& [m, rows] : {std::pair{2, 8}, {4, 4}, {8, 2}, {16, 1}}) {
+    const Outcome cut = train({.schedule = "1f1b", .ranks = 2, .micro_batches = m, .rows = rows, .steps = 4});
+    for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+      EXPECT_NEAR(cut.losses[i], whole.losses[i], 2e-6 * whole.losses[i]) << "m=" << m << " step " << i;
+      EXPECT_NEAR(cut.norms[i], whole.norms[i], 2e-5 * whole.norms[i]) << "m=" << m << " step " << i;
+    }
+  }
+}
+
+TEST(Trainer, RandomDelaysChangeNoBits) {
+  const Outcome one = train({.micro_batches = 8});
+  const Outcome two_groups = train({.micro_batches = 8, .groups = 2});
+  for (const char* schedule : {"1f1b", "interleaved", "zb-h2", "zb-v", "v-min"}) {
+    expect_equal(
+        train({.schedule = schedule, .ranks = 4, .micro_batches = 8}, {.message = 2, .receive = 1, .action = 1}), one,
+        schedule);
+  }
+  expect_equal(train({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2},
+                     {.message = 2, .receive = 1, .action = 1}),
+               two_groups, "dualpipe");
+}
+
+TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
+  const auto tokens_of = [](TrainingRun run) {
+    std::vector<std::int32_t> tokens;
+    std::mutex mutex;
+    run.after_training = [&](Trainer& trainer) {
+      std::vector<std::int32_t> mine;
+      trainer.generate({5, 7, 11}, 6, 0.8, 3, [&](std::int32_t id) { mine.push_back(id); });
+      const std::lock_guard lock(mutex);
+      if (tokens.empty()) tokens = mine;
+      EXPECT_EQ(mine, tokens) << run.schedule;  // on every rank
+    };
+    train(run);
+    return tokens;
+  };
+  const std::vector<std::int32_t> one = tokens_of({.micro_batches = 8});
+  ASSERT_EQ(one.size(), 6U);
+  for (const std::string& schedule : schedule_names()) {
+    for (const int p : {2, 4}) {
+      if (schedule == "dualpipe") continue;  // other groups, other parameters: below
+      EXPECT_EQ(tokens_of({.schedule = schedule, .ranks = p, .micro_batches = 8}), one) << schedule << " p=" << p;
+    }
+  }
+  const std::vector<std::int32_t> two_groups = tokens_of({.micro_batches = 8, .groups = 2});
+  EXPECT_EQ(tokens_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups);
+}
+
+// Copies of a parameter are compared with their owner's at every hash (Trainer::parameter_hash).
+TEST(Trainer, CopiesStayIdenticalForManySteps) {
+  const auto steps_of = [](TrainingRun run) {
+    run.micro_batches *= 4;
+    run.steps = 20;
+    run.hash_every_step = true;
+    return train(run);
+  };
+  const Outcome one = steps_of({.micro_batches = 2, .groups = 2});
+  ASSERT_EQ(one.hashes.size(), 20U);
+  EXPECT_EQ(steps_of({.schedule = "dualpipe", .ranks = 2, .micro_batches = 2, .groups = 2}).hashes, one.hashes);
+  EXPECT_EQ(steps_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 2, .groups = 2}).hashes, one.hashes);
+  EXPECT_EQ(steps_of({.schedule = "zb-v", .ranks = 2, .replicas = 2, .micro_batches = 1}).hashes, one.hashes);
+}
+
+TEST(Trainer, NoticesCopiesThatDrift) {
+  const auto expect_notice = [](TrainingRun run, int drifting_rank, const std::string& tensor) {
+    run.before_training = [=](Trainer& trainer) {
+      if (trainer.memory().plan().rank != drifting_rank) return;
+      float* value = trainer.memory().parameters();
+      *value += 0.5F;
+    };
+    try {
+      train(run);
+      ADD_FAILURE() << run.schedule << ": not noticed";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("rank " + std::to_string(drifting_rank) + " holds another " + tensor),
+                std::string::npos)
+          << error.what();
+    }
+  };
+  expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 3, "wte");
+  expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 2, "h1.ln1w");
+  expect_notice({.schedule = "1f1b", .ranks = 4}, 3, "wte");
+}
+
+}  // namespace
+}  // namespace train_gpt::test
