@@ -1,18 +1,14 @@
-# train_gpt: make, make demo, make test, make check, make bench, make lint, make format, make deps, make gpu-bundle
-#
-#   CUDA=0            leave the GPU out even where nvcc is found     CUDA_ARCHS="80 90"   architectures to compile for
-#   MPI_HOME=DIR      MPI that is not in the default paths           NCCL_HOME=DIR        likewise NCCL
-#   SANITIZE=1        ASan + UBSan build in build-sanitize/          SANITIZE=thread      ThreadSanitizer, in build-thread/
-#   BUILD=DIR         where everything is built
+# train_gpt: `make help` lists what can be made and how to run one test.
 #
 # A new .cpp file is picked up by its folder: nothing has to be listed here.
 
 SANITIZE ?= 0
-BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,$(if $(filter thread,$(SANITIZE)),build-thread,build))
+DEBUG ?= 0
+BUILD ?= $(if $(filter 1,$(SANITIZE)),build-sanitize,$(if $(filter thread,$(SANITIZE)),build-thread,$(if $(filter 1,$(DEBUG)),build-debug,build)))
 MAKEFLAGS += --no-print-directory --jobs=$(shell nproc)
 .DEFAULT_GOAL := all
 FOLDERS := $(patsubst %/,%,commands/ $(wildcard commands/*/) $(wildcard pipeline/*/)) model data kernels/cpu kernels
-SCRIPTED_GOALS := deps format help clean
+SCRIPTED_GOALS := deps format help clean check-includes
 # These two must work on a fresh machine: what is missing is installed (with apt, as root), not only named.
 INSTALL ?= $(if $(filter demo test check,$(MAKECMDGOALS)),1)
 
@@ -34,13 +30,14 @@ $(BUILD)/cuda.mk: scripts/find_cuda.sh
 comma := ,
 # Kernels get -O3; the rest spends no time worth mentioning and compiles in half the time with -O1.
 SANITIZER_FLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
-optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointer -Wno-stringop-overflow -Wno-array-bounds,$(if $(filter kernels/%,$(1)),-O3,$(if $(filter commands/% test/%,$(1)),-O1,-O2)))
+# The user's own CXXFLAGS come last, so that they win.
+optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointer -Wno-stringop-overflow -Wno-array-bounds,$(if $(filter 1,$(DEBUG)),-O0 -g3,$(if $(filter kernels/%,$(1)),-O3,$(if $(filter commands/% test/%,$(1)),-O1,-O2)))) $(CXXFLAGS)
 # -Wno-stringop-overflow -Wno-array-bounds, above: with sanitizers g++ 12 warns of sizes that it made up itself.
 # -Wno-restrict: g++ 12 warns of overlaps inside its own std::string (GCC bug 105651).
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
 # -fno-math-errno: no errno from sqrt, so that loops with it vectorise; values are the same.
-CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS) $(CXXFLAGS)
+CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS)
 LDLIBS_ALL := $(BLAS_LIBS) $(MPI_LIBS) -lpthread $(LDLIBS)
 
 sources = $(wildcard $(1)/*.cpp)
@@ -48,7 +45,7 @@ objects = $(patsubst %.cpp,$(BUILD)/%.o,$(call sources,$(1)))
 LIBRARY_OBJECTS := $(foreach f,$(FOLDERS),$(call objects,$(f)))
 LIBRARY := $(BUILD)/libtrain_gpt.a
 
-.PHONY: all demo test check bench lint format deps gpu-bundle clean help
+.PHONY: all demo test check check-includes bench lint format deps gpu-bundle compile_commands.json clean help
 all: train_gpt
 
 $(BUILD)/%.o: %.cpp $(BUILD)/config.mk
@@ -120,7 +117,7 @@ $(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/train/traini
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
 
-TEST_COMMANDS = $(EXISTING_SUITES:%=$(BUILD)/test_%) '$(MPIRUN) -n 8 $(BUILD)/test_mpi'
+TEST_COMMANDS = scripts/check_includes.sh test/scripts/check_includes_test.sh $(EXISTING_SUITES:%=$(BUILD)/test_%) '$(MPIRUN) -n 8 $(BUILD)/test_mpi'
 test: $(EXISTING_SUITES:%=$(BUILD)/test_%) $(BUILD)/test_mpi train_gpt
 	@scripts/run_tests.sh $(TEST_COMMANDS)
 
@@ -185,13 +182,26 @@ bench: $(BENCHES) train_gpt
 	@set -e; for program in $(BENCHES); do $$program; done
 	@scripts/bench_training.sh ./train_gpt
 
+# Which folder may include which: also the first part of `make test`.
+check-includes:
+	@scripts/check_includes.sh
+
+# For clangd and other tools that want to know how each file is compiled.
+INDEXED = $(foreach f,$(FOLDERS),$(call sources,$(f))) train_gpt.cu $(wildcard kernels/cuda/*.cpp test/*/*.cpp test/*/*/*.cpp)
+compile_commands.json: $(BUILD)/config.mk
+	@{ echo '['; for file in $(INDEXED); do \
+	  printf ',\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' '$(CURDIR)' "$$file" \
+	    '$(CXX) $(CXXFLAGS_ALL) $(CUDA_CFLAGS) -x c++' "$$file"; \
+	done | tail -n +2; echo; echo ']'; } > $@
+	@echo "wrote $@"
+
 format:
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 help:
-	@sed -n '/^# train_gpt/,/^# A new/p' Makefile
+	@cat scripts/make_help.txt
 
 clean:
-	@rm -rf build build-sanitize build-thread train_gpt
+	@rm -rf build build-sanitize build-thread build-debug train_gpt compile_commands.json
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
