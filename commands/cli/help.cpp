@@ -44,6 +44,7 @@ std::string notes_on(Command command) {
   const bool takes_patterns = std::any_of(table.begin(), table.end(), [&](const OptionSpec& spec) {
     return spec.belongs_to(command) && !spec.is_flag() && std::string(spec.argument) == "GLOB";
   });
+  text += "\nNumbers may be written as 10000, 1e4 or 10k; sizes as 512MiB or 4GB; times as 1.5ms, 15min or 3h50m.\n";
   if (takes_patterns) text += "\nQuote patterns, so that the shell does not expand them: 'data/*.bin'.\n";
   return text;
 }

@@ -255,23 +255,23 @@ std::vector<OptionSpec> cost_options() {
       {"cost-forward", "LIST", "1", commands,
        "ms of F of one micro-batch through one rank's share. LIST: one value, p values per rank, or p*v per virtual "
        "stage",
-       [](Options& o, const Value& v) { cost(o, &Costs::forward) = v.numbers(0, kLargestCost); }},
+       [](Options& o, const Value& v) { cost(o, &Costs::forward) = v.milliseconds_list(0, kLargestCost); }},
       {"cost-input", "LIST", "1", commands, "ms of I, the backward with respect to the input",
-       [](Options& o, const Value& v) { cost(o, &Costs::input) = v.numbers(0, kLargestCost); }},
+       [](Options& o, const Value& v) { cost(o, &Costs::input) = v.milliseconds_list(0, kLargestCost); }},
       {"cost-weight", "LIST", "1", commands, "ms of W, the backward with respect to the weights",
-       [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.numbers(0, kLargestCost); }},
+       [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.milliseconds_list(0, kLargestCost); }},
       {"cost-comm", "X", "0", commands, "ms of latency of one hop, never divided",
        [](Options& o, const Value& v) {
          o.costs.given = true;
-         o.costs.costs.latency = v.number(0, kLargestCost);
+         o.costs.costs.latency = v.milliseconds(0, kLargestCost);
        }},
       {"cost-bandwidth", "X", nullptr, commands, "GB/s of one channel; without it infinite",
        [](Options& o, const Value& v) {
          o.costs.given = true;
-         o.costs.costs.bandwidth = v.number(kLeastBandwidth, kLargestCost);
+         o.costs.costs.bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
        }},
       {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
-       [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.numbers(0, kLargestCost); }}};
+       [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};
 }
 
 std::vector<OptionSpec> output_options() {

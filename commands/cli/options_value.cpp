@@ -1,6 +1,7 @@
 #include "commands/cli/options_value.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -29,10 +30,17 @@ std::string shown(double value) {
   return text;
 }
 
-bool parse_number(const std::string& text, double& value) {
+// The double nearest to the decimal number: by way of a long double it would sometimes be the next one.
+std::optional<double> plain_number(const std::string& text) {
+  double value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return stop == end && error == std::errc() && std::isfinite(value);
+  if (stop != end || error != std::errc() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::string range_text(double least, double most) {
+  return std::isinf(most) ? shown(least) + " or more" : shown(least) + " to " + shown(most);
 }
 
 }  // namespace
@@ -75,11 +83,15 @@ const std::string& OptionValue::text() const {
 }
 
 double OptionValue::number(double least, double most) const {
-  const std::string range = std::isinf(most) ? shown(least) + " or more" : shown(least) + " to " + shown(most);
-  double value = 0;
-  if (!parse_number(text_, value)) refuse("is not a number; give " + range);
-  if (value < least || value > most) refuse("is out of range; give " + range);
-  return value;
+  const std::string range = range_text(least, most);
+  std::optional<double> value = plain_number(text_);
+  if (!value) {
+    const std::optional<ParsedQuantity> parsed = parse_quantity(text_, Quantity::count);
+    if (!parsed) refuse("is not a number; give " + range);
+    value = static_cast<double>(parsed->value);
+  }
+  if (*value < least || *value > most) refuse("is out of range; give " + range);
+  return *value;
 }
 
 double OptionValue::fraction_below_one() const {
@@ -97,23 +109,40 @@ double OptionValue::positive_number(double most) const {
 bool OptionValue::boolean() const { return choice<bool>({{"true", true}, {"false", false}}); }
 
 std::int64_t OptionValue::bytes() const {
-  static const std::vector<std::pair<std::string, double>> units = {{"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
-                                                                    {"TB", 1e12},    {"KiB", 0x1p10}, {"MiB", 0x1p20},
-                                                                    {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-  for (const auto& [unit, size] : units) {
-    double count = 0;
-    if (!text_.ends_with(unit)) continue;
-    if (!parse_number(text_.substr(0, text_.size() - unit.size()), count)) break;
-    if (count * size < 1 || count * size > 0x1p62) refuse("is out of range; give 1 byte or more, up to 2^62");
-    return std::llround(count * size);
+  const std::optional<ParsedQuantity> parsed = parse_quantity(text_, Quantity::bytes);
+  const bool part_of_a_byte = parsed && !parsed->has_unit && parsed->value != std::floor(parsed->value);
+  if (!parsed || part_of_a_byte) refuse(std::string("is not a number of bytes; give ") + examples_of(Quantity::bytes));
+  if (parsed->value < 1 || parsed->value > 0x1p62L) refuse("is out of range; give 1 byte or more, up to 2^62");
+  return std::llround(parsed->value);
+}
+
+double OptionValue::quantity(Quantity kind, const char* unit_name, long double unit, double least, double most) const {
+  const std::optional<ParsedQuantity> parsed = parse_quantity(text_, kind);
+  if (!parsed) {
+    refuse(std::string("is not a ") + (kind == Quantity::duration ? "time" : "rate") + "; give a number of " +
+           unit_name + ", or one with its unit, " + examples_of(kind));
   }
-  std::int64_t whole = 0;
-  const char* end = text_.data() + text_.size();
-  const auto [stop, error] = std::from_chars(text_.data(), end, whole);
-  if (stop != end || error != std::errc())
-    refuse("is not a number of bytes; give for example 8000000000, 512MiB or 80GB");
-  if (whole < 1) refuse("is out of range; give 1 byte or more");
-  return whole;
+  const double value = parsed->has_unit ? static_cast<double>(parsed->value / unit)
+                                        : plain_number(text_).value_or(static_cast<double>(parsed->value));
+  if (value < least || value > most) refuse("is out of range; give " + range_text(least, most) + " " + unit_name);
+  return value;
+}
+
+double OptionValue::seconds(double least, double most) const {
+  return quantity(Quantity::duration, "seconds", 1, least, most);
+}
+
+double OptionValue::milliseconds(double least, double most) const {
+  return quantity(Quantity::duration, "ms", 1e-3L, least, most);
+}
+
+bool OptionValue::is_time() const {
+  const std::optional<ParsedQuantity> parsed = parse_quantity(text_, Quantity::duration);
+  return parsed && parsed->has_unit;
+}
+
+double OptionValue::gigabytes_per_second(double least, double most) const {
+  return quantity(Quantity::bandwidth, "GB/s", 1e9, least, most);
 }
 
 std::vector<std::string> OptionValue::words() const {
@@ -137,9 +166,9 @@ std::vector<int> OptionValue::integers(int least) const {
   return values;
 }
 
-std::vector<double> OptionValue::numbers(double least, double most) const {
+std::vector<double> OptionValue::milliseconds_list(double least, double most) const {
   std::vector<double> values;
-  for (std::string& word : words()) values.push_back(part(std::move(word)).number(least, most));
+  for (std::string& word : words()) values.push_back(part(std::move(word)).milliseconds(least, most));
   return values;
 }
 

@@ -2,15 +2,18 @@
 // option, the text and what would be right.
 #pragma once
 
-#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "commands/cli/quantity.h"
 
 namespace train_gpt {
 
@@ -23,7 +26,7 @@ class OptionValue {
   // Any text, also none.
   const std::string& raw() const { return text_; }
 
-  // A whole number in [least, most], without anything behind it.
+  // A whole number in [least, most]: 1000, 1e3 or 1k.
   template <typename Integer>
   Integer integer(Integer least, Integer most = std::numeric_limits<Integer>::max()) const;
 
@@ -39,10 +42,19 @@ class OptionValue {
   // Whole bytes, with or without a unit: 8000000, 512MiB, 80GB.
   std::int64_t bytes() const;
 
+  // A time in [least, most] seconds: 90s, 15min, 3h50m, 03:50:00; a number alone means seconds.
+  double seconds(double least, double most) const;
+  // The same in milliseconds, which a number alone means, too.
+  double milliseconds(double least, double most) const;
+  // True if the text is a time with its unit, as against a number alone: "15min", not "15".
+  bool is_time() const;
+  // A rate in [least, most] GB/s, which a number alone means: 25, 25GB/s, 200Gbit/s.
+  double gigabytes_per_second(double least, double most) const;
+
   // Comma lists of at least one value.
   std::vector<std::string> words() const;
   std::vector<int> integers(int least) const;
-  std::vector<double> numbers(double least, double most) const;
+  std::vector<double> milliseconds_list(double least, double most) const;
 
   // One of several names.
   template <typename Enum>
@@ -55,6 +67,8 @@ class OptionValue {
 
  private:
   OptionValue part(std::string text) const { return {option_, std::move(text)}; }
+  // In units of which one is `unit` of parse_quantity()'s, and which a number alone is in.
+  double quantity(Quantity kind, const char* unit_name, long double unit, double least, double most) const;
 
   std::string option_;  // "--steps"
   std::string text_;
@@ -72,13 +86,11 @@ Integer OptionValue::integer(Integer least, Integer most) const {
   const bool bounded = most != std::numeric_limits<Integer>::max();
   const std::string range =
       bounded ? std::to_string(least) + " to " + std::to_string(most) : std::to_string(least) + " or more";
-  Integer value{};
-  const char* end = text_.data() + text_.size();
-  const auto [stop, error] = std::from_chars(text_.data(), end, value);
-  if (stop != end || error == std::errc::invalid_argument) refuse("is not a whole number; give " + range);
-  if (error == std::errc::result_out_of_range || value < least || value > most)
+  const std::optional<ParsedQuantity> parsed = parse_quantity(text_, Quantity::count);
+  if (!parsed || parsed->value != std::floor(parsed->value)) refuse("is not a whole number; give " + range);
+  if (parsed->value < static_cast<long double>(least) || parsed->value > static_cast<long double>(most))
     refuse("is out of range; give " + range);
-  return value;
+  return static_cast<Integer>(parsed->value);
 }
 
 template <typename Enum>
