@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/cpu/vector_math.h"
 
@@ -158,34 +158,35 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
 
 }  // namespace
 
-std::int64_t attention_scratch_floats(std::int64_t T) {
+std::int64_t CpuDevice::attention_scratch_floats(std::int64_t T) {
   const ScratchShape shape(T);
   return std::max(shape.forward_rows * shape.forward_stride, 2 * shape.backward_block + round_up(T));
 }
 
-void attention_forward(ThreadPool& pool, Scratch scratch, float* out, float* lse, const float* qkv, std::int64_t B,
-                       std::int64_t T, std::int64_t C, std::int64_t NH) {
+void CpuDevice::attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T,
+                                  std::int64_t C, std::int64_t NH) {
+  const Scratch scores = scratch(attention_scratch_floats(T));
   const std::int64_t hd = C / NH;
   const std::int64_t blocks = (T + kShort - 1) / kShort;
-  pool.run(B * NH * blocks, [&](std::int64_t task, int worker) {
+  pool_.run(B * NH * blocks, [&](std::int64_t task, int worker) {
     const std::int64_t b = task / blocks / NH, h = task / blocks % NH;
     const std::int64_t query = (blocks - 1 - task % blocks) * kShort;  // the longest first
-    forward_block(pool, worker, scratch.of(worker), out + (b * T + query) * C + h * hd, lse + (b * NH + h) * T + query,
-                  head_of(qkv, b, h, T, C, hd), query, T, C, hd);
+    forward_block(pool_, worker, scores.of(worker), floats(out) + (b * T + query) * C + h * hd,
+                  lse + (b * NH + h) * T + query, head_of(floats(qkv), b, h, T, C, hd), query, T, C, hd);
   });
 }
 
-void attention_backward(ThreadPool& pool, Scratch scratch, float* dqkv, const float* dout, const float* qkv,
-                        const float* out, const float* lse, std::int64_t B, std::int64_t T, std::int64_t C,
-                        std::int64_t NH) {
+void CpuDevice::attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out, const float* lse,
+                                   std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) {
+  const Scratch scores = scratch(attention_scratch_floats(T));
   const std::int64_t hd = C / NH;
-  pool.run(B * NH, [&](std::int64_t task, int worker) {
+  pool_.run(B * NH, [&](std::int64_t task, int worker) {
     const std::int64_t b = task / NH, h = task % NH;
     const std::int64_t position = b * T * C + h * hd;
-    backward_head(
-        pool, worker, scratch.of(worker),
-        {head_of(qkv, b, h, T, C, hd), head_of(dqkv, b, h, T, C, hd), out + position, dout + position, lse + task * T},
-        T, C, hd);
+    backward_head(pool_, worker, scores.of(worker),
+                  {head_of(floats(qkv), b, h, T, C, hd), head_of(floats(dqkv), b, h, T, C, hd), floats(out) + position,
+                   floats(dout) + position, lse + task * T},
+                  T, C, hd);
   });
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/cpu/tiles.h"
 
 namespace train_gpt {
+namespace cpu {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
@@ -20,7 +21,7 @@ constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads) : pool_(threads) { cpu::use_one_blas_thread(); }
+CpuDevice::CpuDevice(int threads) : pool_(threads) { use_one_blas_thread(); }
 
 std::string CpuDevice::describe() const {
   std::istringstream config(openblas_get_config());  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH .."
@@ -54,7 +55,7 @@ void CpuDevice::release(void* pointer) { std::free(pointer); }
 // The largest product that needs scratch is an Mlp's, (N,4C).
 std::int64_t CpuDevice::workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t /*NH*/,
                                         std::int64_t /*Vp*/) const {
-  const std::int64_t floats = std::max(cpu::matmul_scratch_floats(B * T, 4 * C), cpu::attention_scratch_floats(T));
+  const std::int64_t floats = std::max(matmul_scratch_floats(B * T, 4 * C), attention_scratch_floats(T));
   return pool_.threads() * floats * static_cast<std::int64_t>(sizeof(float));
 }
 
@@ -64,7 +65,7 @@ Device::Mark CpuDevice::mark() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-cpu::Scratch CpuDevice::scratch(std::int64_t floats_per_worker) const {
+Scratch CpuDevice::scratch(std::int64_t floats_per_worker) const {
   const std::int64_t needed = pool_.threads() * floats_per_worker * static_cast<std::int64_t>(sizeof(float));
   if (workspace_ == nullptr || workspace_bytes_ < needed) {
     throw std::logic_error("the cpu device has a workspace of " + std::to_string(workspace_bytes_) +
@@ -73,6 +74,8 @@ cpu::Scratch CpuDevice::scratch(std::int64_t floats_per_worker) const {
   return {workspace_, floats_per_worker};
 }
 
-std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<CpuDevice>(threads); }
+}  // namespace cpu
+
+std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<cpu::CpuDevice>(threads); }
 
 }  // namespace train_gpt

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace train_gpt::cpu {
@@ -24,10 +24,10 @@ double exponentiate(float* x, float largest, std::int64_t n) {
 
 }  // namespace
 
-void cross_entropy(ThreadPool& pool, float* losses, float* logits, const std::int32_t* targets, float dloss,
-                   bool with_gradient, std::int64_t rows, std::int64_t V, std::int64_t Vp) {
-  pool.run(rows, [&](std::int64_t row, int) {
-    float* x = logits + row * Vp;
+void CpuDevice::cross_entropy(float* losses, void* logits, const std::int32_t* targets, float dloss, bool with_gradient,
+                              std::int64_t rows, std::int64_t V, std::int64_t Vp) {
+  pool_.run(rows, [&](std::int64_t row, int) {
+    float* x = floats(logits) + row * Vp;
     const std::int32_t target = targets[row];
     if (target < 0) {
       losses[row] = 0;

@@ -1,4 +1,4 @@
-#include "kernels/cpu/operations.h"
+#include "kernels/cpu/cpu_device.h"
 
 namespace train_gpt::cpu {
 namespace {
@@ -8,23 +8,24 @@ constexpr std::int64_t kColumnBlock = 64;
 
 }  // namespace
 
-void embedding_forward(ThreadPool& pool, float* out, const std::int32_t* tokens, const float* wte, const float* wpe,
-                       std::int64_t B, std::int64_t T, std::int64_t C) {
-  pool.run_blocks(B * T, kRowBlock, [&](std::int64_t begin, std::int64_t end) {
+void CpuDevice::embedding_forward(void* out, const std::int32_t* tokens, const void* wte, const void* wpe,
+                                  std::int64_t B, std::int64_t T, std::int64_t C) {
+  pool_.run_blocks(B * T, kRowBlock, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
-      const float* token = wte + tokens[n] * C;
-      const float* position = wpe + n % T * C;
-      for (std::int64_t c = 0; c < C; ++c) out[n * C + c] = token[c] + position[c];
+      const float* token = floats(wte) + tokens[n] * C;
+      const float* position = floats(wpe) + n % T * C;
+      float* sum = floats(out) + n * C;
+      for (std::int64_t c = 0; c < C; ++c) sum[c] = token[c] + position[c];
     }
   });
 }
 
 // Threads share out columns, not rows: two rows with the same token meet in one thread, in order of their position.
-void embedding_backward(ThreadPool& pool, float* dwte, float* dwpe, const float* dout, const std::int32_t* tokens,
-                        std::int64_t B, std::int64_t T, std::int64_t C) {
-  pool.run_blocks(C, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+void CpuDevice::embedding_backward(float* dwte, float* dwpe, const void* dout, const std::int32_t* tokens,
+                                   std::int64_t B, std::int64_t T, std::int64_t C) {
+  pool_.run_blocks(C, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = 0; n < B * T; ++n) {
-      const float* gradient = dout + n * C;
+      const float* gradient = floats(dout) + n * C;
       float* token = dwte + tokens[n] * C;
       float* position = dwpe + n % T * C;
       for (std::int64_t c = begin; c < end; ++c) {

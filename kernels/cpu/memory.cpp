@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/cpu/operations.h"
+#include "kernels/cpu/cpu_device.h"
 
 namespace train_gpt::cpu {
 namespace {
@@ -10,22 +10,22 @@ constexpr std::int64_t kBlockElements = 65536;
 
 }  // namespace
 
-void zero(ThreadPool& pool, void* out, std::int64_t bytes) {
-  pool.run_blocks(bytes, kBlockBytes, [&](std::int64_t begin, std::int64_t end) {
+void CpuDevice::zero(void* out, std::int64_t bytes) {
+  pool_.run_blocks(bytes, kBlockBytes, [&](std::int64_t begin, std::int64_t end) {
     std::memset(static_cast<char*>(out) + begin, 0, static_cast<std::size_t>(end - begin));
   });
 }
 
-void copy(ThreadPool& pool, void* out, const void* in, std::int64_t bytes) {
+void CpuDevice::copy(void* out, const void* in, std::int64_t bytes) {
   if (out == in) return;
-  pool.run_blocks(bytes, kBlockBytes, [&](std::int64_t begin, std::int64_t end) {
+  pool_.run_blocks(bytes, kBlockBytes, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(static_cast<char*>(out) + begin, static_cast<const char*>(in) + begin,
                 static_cast<std::size_t>(end - begin));
   });
 }
 
-void add(ThreadPool& pool, float* out, const float* in, std::int64_t n) {
-  pool.run_blocks(n, kBlockElements, [&](std::int64_t begin, std::int64_t end) {
+void CpuDevice::add(float* out, const float* in, std::int64_t n) {
+  pool_.run_blocks(n, kBlockElements, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] += in[i];
   });
 }

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/operations.h"
 
 namespace train_gpt::cpu {
 namespace {
@@ -43,19 +43,21 @@ void adamw_block(float* new_parameter, float* m, float* v, const float* paramete
 
 }  // namespace
 
-void adamw(ThreadPool& pool, float* new_parameter, float* m, float* v, const float* parameter, const float* gradient,
-           const AdamWScalars& scalars, const AdamWConstants& constants, bool keep_moments, std::int64_t n) {
+void CpuDevice::adamw(float* new_parameter, void* low, float* m, float* v, const float* parameter,
+                      const float* gradient, const AdamWScalars* scalars, const AdamWConstants& constants,
+                      bool keep_moments, std::int64_t n) {
   const auto block = keep_moments ? adamw_block<true> : adamw_block<false>;
-  pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
-    block(new_parameter, m, v, parameter, gradient, scalars, constants, begin, end);
+  pool_.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
+    block(new_parameter, m, v, parameter, gradient, *scalars, constants, begin, end);
   });
+  if (low != nullptr && low != new_parameter) from_float(low, new_parameter, n);
 }
 
-void adamw_moments(ThreadPool& pool, float* m, float* v, const float* gradient, const AdamWScalars& scalars,
-                   const AdamWConstants& constants, std::int64_t n) {
-  const float scale = scalars.gradient_scale;
+void CpuDevice::adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
+                              const AdamWConstants& constants, std::int64_t n) {
+  const float scale = scalars->gradient_scale;
   const AdamWConstants c = constants;
-  pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
+  pool_.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
 #pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) {
       const Moments moments = updated(m[i], v[i], gradient[i], scale, c);
@@ -65,10 +67,10 @@ void adamw_moments(ThreadPool& pool, float* m, float* v, const float* gradient, 
   });
 }
 
-void squared_sums(ThreadPool& pool, double* sums, const float* x, std::int64_t n) {
+void CpuDevice::squared_sums(double* sums, const float* x, std::int64_t n) {
   using Eight = VectorOf<float, 8>::type;
   using EightWide = VectorOf<double, 8>::type;
-  pool.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
+  pool_.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
     EightWide low_squares{}, high_squares{};
     const auto accumulate = [&](const Lanes& lanes) {
       Eight halves[2];

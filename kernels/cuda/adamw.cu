@@ -8,8 +8,8 @@
 //
 // Every fused multiply-add is named (the files are compiled with --fmad=false): adamw and adamw_moments agree bit for
 // bit.
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/operations.h"
 
 namespace train_gpt::cuda {
 namespace {
@@ -83,22 +83,26 @@ struct AdamWMoments {
 
 }  // namespace
 
+// In fp32 the parameters are their own low copy, where there is none of its own.
 template <typename Float>
-void adamw(float* new_parameter, Float* low, float* m, float* v, const float* parameter, const float* gradient,
-           const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments, std::int64_t n,
-           cudaStream_t stream) {
-  const AdamW<Float> step{new_parameter, low, m, v, parameter, gradient, scalars, constants, keep_moments};
-  elementwise(step, n, stream);
+void CudaDevice<Float>::adamw(float* new_parameter, void* low_copy, float* m, float* v, const float* parameter,
+                              const float* gradient, const AdamWScalars* scalars, const AdamWConstants& constants,
+                              bool keep_moments, std::int64_t n) {
+  const AdamW<Float> step{
+      new_parameter, low_copy == new_parameter ? nullptr : low(low_copy), m, v, parameter, gradient, scalars, constants,
+      keep_moments};
+  elementwise(step, n, stream_);
+  progress();
 }
 
-void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
-                   const AdamWConstants& constants, std::int64_t n, cudaStream_t stream) {
-  elementwise(AdamWMoments{m, v, gradient, scalars, constants}, n, stream);
+template <typename Float>
+void CudaDevice<Float>::adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
+                                      const AdamWConstants& constants, std::int64_t n) {
+  elementwise(AdamWMoments{m, v, gradient, scalars, constants}, n, stream_);
+  progress();
 }
 
-template void adamw<float>(float*, float*, float*, float*, const float*, const float*, const AdamWScalars*,
-                           const AdamWConstants&, bool, std::int64_t, cudaStream_t);
-template void adamw<bf16>(float*, bf16*, float*, float*, const float*, const float*, const AdamWScalars*,
-                          const AdamWConstants&, bool, std::int64_t, cudaStream_t);
+TRAIN_GPT_FOR_FLOAT_AND_BF16(adamw)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(adamw_moments)
 
 }  // namespace train_gpt::cuda

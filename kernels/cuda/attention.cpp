@@ -6,7 +6,8 @@
 #include "kernels/cuda/attention_delta.h"
 #include "kernels/cuda/attention_flash.h"
 #include "kernels/cuda/attention_plain.h"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/operation_parts.h"
 
 namespace train_gpt::cuda {
 namespace {
@@ -17,6 +18,11 @@ void require_supported(std::int64_t C, std::int64_t NH) {
                               "attention for sizes up to " + std::to_string(kMaxHeadSize) + "; use more heads");
 }
 
+template <typename Float>
+bool uses_flash(std::int64_t head_size) {
+  return std::is_same_v<Float, bf16> && has_flash_attention(head_size);
+}
+
 }  // namespace
 
 std::int64_t attention_backward_scratch_bytes(std::int64_t B, std::int64_t T, std::int64_t NH) {
@@ -24,35 +30,35 @@ std::int64_t attention_backward_scratch_bytes(std::int64_t B, std::int64_t T, st
 }
 
 template <typename Float>
-void attention_forward(Float* out, float* lse, const Float* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
-                       std::int64_t NH, cudaStream_t stream) {
+void CudaDevice<Float>::attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T,
+                                          std::int64_t C, std::int64_t NH) {
   require_supported(C, NH);
-  if constexpr (std::is_same_v<Float, bf16>) {
-    if (has_flash_attention(C / NH)) return attention_forward_flash(out, lse, qkv, B, T, C, NH, stream);
+  if (uses_flash<Float>(C / NH)) {
+    if constexpr (std::is_same_v<Float, bf16>) attention_forward_flash(low(out), lse, low(qkv), B, T, C, NH, stream_);
+  } else {
+    attention_forward_plain(low(out), lse, low(qkv), B, T, C, NH, stream_);
   }
-  attention_forward_plain(out, lse, qkv, B, T, C, NH, stream);
+  progress();
 }
 
 template <typename Float>
-void attention_backward(Float* dqkv, const Float* dout, const Float* qkv, const Float* out, const float* lse,
-                        std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH, float* scratch,
-                        cudaStream_t stream) {
+void CudaDevice<Float>::attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out,
+                                           const float* lse, std::int64_t B, std::int64_t T, std::int64_t C,
+                                           std::int64_t NH) {
   require_supported(C, NH);
-  attention_delta(scratch, dout, out, B, T, C, NH, stream);
-  if constexpr (std::is_same_v<Float, bf16>) {
-    if (has_flash_attention(C / NH))
-      return attention_backward_flash(dqkv, dout, qkv, lse, scratch, B, T, C, NH, stream);
+  float* delta = scratch_of(attention_backward_scratch_bytes(B, T, NH));
+  attention_delta(delta, low(dout), low(out), B, T, C, NH, stream_);
+  if (uses_flash<Float>(C / NH)) {
+    if constexpr (std::is_same_v<Float, bf16>) {
+      attention_backward_flash(low(dqkv), low(dout), low(qkv), lse, delta, B, T, C, NH, stream_);
+    }
+  } else {
+    attention_backward_plain(low(dqkv), low(dout), low(qkv), lse, delta, B, T, C, NH, stream_);
   }
-  attention_backward_plain(dqkv, dout, qkv, lse, scratch, B, T, C, NH, stream);
+  progress();
 }
 
-#define TRAIN_GPT_INSTANTIATE(Float)                                                                             \
-  template void attention_forward<Float>(Float*, float*, const Float*, std::int64_t, std::int64_t, std::int64_t, \
-                                         std::int64_t, cudaStream_t);                                            \
-  template void attention_backward<Float>(Float*, const Float*, const Float*, const Float*, const float*,        \
-                                          std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*,        \
-                                          cudaStream_t);
-TRAIN_GPT_INSTANTIATE(float)
-TRAIN_GPT_INSTANTIATE(bf16)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(attention_forward)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(attention_backward)
 
 }  // namespace train_gpt::cuda

@@ -15,7 +15,7 @@
 
 #include "kernels/cuda/attention_plain.h"
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/operation_parts.h"
 #include "kernels/cuda/packs.cuh"
 #include "kernels/cuda/reduce.cuh"
 

@@ -4,7 +4,7 @@
 // Bytes: e N OC, and 1/64 of it (fp32 partial sums of 256 rows, out and in); N OC FLOPs. Bound by memory: N = 8192, OC
 // = 3072, bf16 is 50 MB: 15 us on an H100 (3.35 TB/s), 10 us on an H200 (4.8 TB/s), 25 us on an A100 (2.0 TB/s).
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/operation_parts.h"
 
 namespace train_gpt::cuda {
 namespace {

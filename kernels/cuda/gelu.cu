@@ -7,7 +7,7 @@
 // Bound by memory: N = 8192, 4 C = 3072, bf16: forward 101 MB: 30 us on an H100 (3.35 TB/s), 21 us on an H200 (4.8
 // TB/s), 50 us on an A100 (2.0 TB/s); backward 151 MB: 45, 31 and 75 us.
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/operation_parts.h"
 
 namespace train_gpt::cuda {
 namespace {

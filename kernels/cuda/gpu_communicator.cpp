@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/compute_stream.h"
 #if !defined(TRAIN_GPT_WITHOUT_NCCL)
 #include "kernels/cuda/nccl_communicator.h"
 #endif

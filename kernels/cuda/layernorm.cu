@@ -9,7 +9,8 @@
 // All bound by memory. N = 8192, C = 768, bf16, on an H100 (3.35 TB/s) / H200 (4.8 TB/s) / A100 (2.0 TB/s): forward and
 // backward, weight 25 MB: 8 / 5 / 13 us; backward, input 50 MB: 15 / 10 / 25 us.
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/operation_parts.h"
 #include "kernels/cuda/reduce.cuh"
 
 namespace train_gpt::cuda {
@@ -119,32 +120,36 @@ struct LayerNormTerms {
 }  // namespace
 
 template <typename Float>
-void layernorm_forward(Float* out, float* mean, float* rstd, const Float* in, const Float* weight, const Float* bias,
-                       std::int64_t N, std::int64_t C, cudaStream_t stream) {
+void CudaDevice<Float>::layernorm_forward(void* out, float* mean, float* rstd, const void* in, const void* weight,
+                                          const void* bias, std::int64_t N, std::int64_t C) {
   constexpr int kWidth = kWide<Float>;
   const unsigned blocks = blocks_for(N, kRows);
   if (C % kWidth == 0) {
-    layernorm_forward_kernel<Float, kWidth><<<blocks, kThreads, 0, stream>>>(out, mean, rstd, in, weight, bias, N, C);
+    layernorm_forward_kernel<Float, kWidth>
+        <<<blocks, kThreads, 0, stream_>>>(low(out), mean, rstd, low(in), low(weight), low(bias), N, C);
   } else {
-    layernorm_forward_kernel<Float, 1><<<blocks, kThreads, 0, stream>>>(out, mean, rstd, in, weight, bias, N, C);
+    layernorm_forward_kernel<Float, 1>
+        <<<blocks, kThreads, 0, stream_>>>(low(out), mean, rstd, low(in), low(weight), low(bias), N, C);
   }
   CUDA_CHECK(cudaGetLastError());
+  progress();
 }
 
 template <typename Float>
-void layernorm_backward_input(Float* din, const Float* dout, const Float* dresidual, const Float* in, const float* mean,
-                              const float* rstd, const Float* weight, std::int64_t N, std::int64_t C,
-                              cudaStream_t stream) {
+void CudaDevice<Float>::layernorm_backward_input(void* din, const void* dout, const void* dresidual, const void* in,
+                                                 const float* mean, const float* rstd, const void* weight,
+                                                 std::int64_t N, std::int64_t C) {
   constexpr int kWidth = kWide<Float>;
   const unsigned blocks = blocks_for(N, kRows);
   if (C % kWidth == 0) {
     layernorm_backward_input_kernel<Float, kWidth>
-        <<<blocks, kThreads, 0, stream>>>(din, dout, dresidual, in, mean, rstd, weight, N, C);
+        <<<blocks, kThreads, 0, stream_>>>(low(din), low(dout), low(dresidual), low(in), mean, rstd, low(weight), N, C);
   } else {
     layernorm_backward_input_kernel<Float, 1>
-        <<<blocks, kThreads, 0, stream>>>(din, dout, dresidual, in, mean, rstd, weight, N, C);
+        <<<blocks, kThreads, 0, stream_>>>(low(din), low(dout), low(dresidual), low(in), mean, rstd, low(weight), N, C);
   }
   CUDA_CHECK(cudaGetLastError());
+  progress();
 }
 
 std::int64_t layernorm_backward_weight_scratch_bytes(std::int64_t N, std::int64_t C) {
@@ -152,26 +157,23 @@ std::int64_t layernorm_backward_weight_scratch_bytes(std::int64_t N, std::int64_
 }
 
 template <typename Float>
-void layernorm_backward_weight(float* dweight, float* dbias, const Float* dout, const Float* in, const float* mean,
-                               const float* rstd, std::int64_t N, std::int64_t C, float* scratch, cudaStream_t stream) {
-  const LayerNormTerms<Float> terms{dout, in, mean, rstd, C};
+void CudaDevice<Float>::layernorm_backward_weight(float* dweight, float* dbias, const void* dout, const void* in,
+                                                  const float* mean, const float* rstd, std::int64_t N,
+                                                  std::int64_t C) {
+  float* scratch = scratch_of(layernorm_backward_weight_scratch_bytes(N, C));
+  const LayerNormTerms<Float> terms{low(dout), low(in), mean, rstd, C};
   const ColumnResults<2> results{{dweight, dbias}};
   constexpr int kWidth = kWide<Float>;
   if (C % kWidth == 0) {
-    add_column_sums<2, kWidth>(results, N, C, terms, scratch, stream);
+    add_column_sums<2, kWidth>(results, N, C, terms, scratch, stream_);
   } else {
-    add_column_sums<2, 1>(results, N, C, terms, scratch, stream);
+    add_column_sums<2, 1>(results, N, C, terms, scratch, stream_);
   }
+  progress();
 }
 
-#define TRAIN_GPT_INSTANTIATE(Float)                                                                                   \
-  template void layernorm_forward<Float>(Float*, float*, float*, const Float*, const Float*, const Float*,             \
-                                         std::int64_t, std::int64_t, cudaStream_t);                                    \
-  template void layernorm_backward_input<Float>(Float*, const Float*, const Float*, const Float*, const float*,        \
-                                                const float*, const Float*, std::int64_t, std::int64_t, cudaStream_t); \
-  template void layernorm_backward_weight<Float>(float*, float*, const Float*, const Float*, const float*,             \
-                                                 const float*, std::int64_t, std::int64_t, float*, cudaStream_t);
-TRAIN_GPT_INSTANTIATE(float)
-TRAIN_GPT_INSTANTIATE(bf16)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(layernorm_forward)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(layernorm_backward_input)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(layernorm_backward_weight)
 
 }  // namespace train_gpt::cuda

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/operation_parts.h"
 
 namespace train_gpt::cuda {
 namespace {
@@ -133,74 +134,97 @@ void MatrixProducts::run(const Product& product, const ProductBuffers& buffers, 
 
 // out^T (OC,N) = weight (C,OC)^T in (C,N)
 template <typename Float>
-void Linear<Float>::forward(Float* out, const Float* in, const Float* weight, const Float* bias, const Float* residual,
-                            std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream) {
+void CudaDevice<Float>::matmul_residual_forward(void* out, const void* in, const void* weight, const void* bias,
+                                                const void* residual, std::int64_t N, std::int64_t C, std::int64_t OC) {
   const Product product{CUBLAS_OP_T, CUBLAS_OP_N, OC,
                         N,           C,           bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
-  products_.run(product, {.a = weight, .b = in, .c = residual, .d = out, .bias = bias}, stream);
+  products_.run(product, {.a = weight, .b = in, .c = residual, .d = out, .bias = bias}, stream_);
+  progress();
+}
+
+template <typename Float>
+void CudaDevice<Float>::matmul_forward(void* out, const void* in, const void* weight, const void* bias, std::int64_t N,
+                                       std::int64_t C, std::int64_t OC) {
+  matmul_residual_forward(out, in, weight, bias, /*residual=*/nullptr, N, C, OC);
 }
 
 // Where pre is not kept it goes to scratch: another epilogue might have another algorithm, and a unit that recomputes
 // must have the bits of one that does not.
 template <typename Float>
-void Linear<Float>::gelu_forward(Float* out, Float* pre, const Float* in, const Float* weight, const Float* bias,
-                                 std::int64_t N, std::int64_t C, std::int64_t OC, void* scratch, cudaStream_t stream) {
-  if (pre == nullptr) pre = static_cast<Float*>(scratch);
+void CudaDevice<Float>::matmul_gelu_forward(void* out, void* pre, const void* in, const void* weight, const void* bias,
+                                            std::int64_t N, std::int64_t C, std::int64_t OC) {
+  if (pre == nullptr) pre = scratch_of(N * OC * static_cast<std::int64_t>(sizeof(Float)));
   const Product fused{CUBLAS_OP_T, CUBLAS_OP_N, OC, N, C, CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
-  if (bias != nullptr &&
-      products_.try_run(fused, {.a = weight, .b = in, .d = out, .bias = bias, .auxiliary = pre}, stream)) {
-    return;
+  if (bias == nullptr ||
+      !products_.try_run(fused, {.a = weight, .b = in, .d = out, .bias = bias, .auxiliary = pre}, stream_)) {
+    matmul_forward(pre, in, weight, bias, N, C, OC);
+    gelu_forward(low(out), low(pre), N * OC, stream_);
   }
-  forward(pre, in, weight, bias, nullptr, N, C, OC, stream);
-  cuda::gelu_forward(out, pre, N * OC, stream);
+  progress();
 }
 
 // din^T (C,N) = weight (C,OC) dout (OC,N)
 template <typename Float>
-void Linear<Float>::backward_input(Float* din, const Float* dout, const Float* weight, std::int64_t N, std::int64_t C,
-                                   std::int64_t OC, cudaStream_t stream) {
-  products_.run({CUBLAS_OP_N, CUBLAS_OP_N, C, N, OC}, {.a = weight, .b = dout, .d = din}, stream);
+void CudaDevice<Float>::matmul_backward_input(void* din, const void* dout, const void* weight, std::int64_t N,
+                                              std::int64_t C, std::int64_t OC) {
+  products_.run({CUBLAS_OP_N, CUBLAS_OP_N, C, N, OC}, {.a = weight, .b = dout, .d = din}, stream_);
+  progress();
 }
 
 // A unit that recomputes keeps pre where dpre goes. cuBLASLt documents no such overlap: pre moves aside, and the
 // product is the same one, with the same bits.
 template <typename Float>
-void Linear<Float>::gelu_backward_input(Float* dpre, const Float* dout, const Float* weight, const Float* pre,
-                                        std::int64_t N, std::int64_t C, std::int64_t OC, void* scratch,
-                                        cudaStream_t stream) {
+void CudaDevice<Float>::matmul_gelu_backward_input(void* dpre, const void* dout, const void* weight, const void* pre,
+                                                   std::int64_t N, std::int64_t C, std::int64_t OC) {
   if (dpre == pre) {
-    CUDA_CHECK(cudaMemcpyAsync(scratch, pre, static_cast<std::size_t>(N * C) * sizeof(Float), cudaMemcpyDeviceToDevice,
-                               stream));
-    pre = static_cast<const Float*>(scratch);
+    const std::int64_t bytes = N * C * static_cast<std::int64_t>(sizeof(Float));
+    void* aside = scratch_of(bytes);
+    copy(aside, pre, bytes);
+    pre = aside;
   }
   const Product fused{CUBLAS_OP_N, CUBLAS_OP_N, C, N, OC, CUBLASLT_EPILOGUE_DGELU};
-  if (products_.try_run(fused, {.a = weight, .b = dout, .d = dpre, .auxiliary = const_cast<Float*>(pre)}, stream)) {
-    return;
+  if (!products_.try_run(fused, {.a = weight, .b = dout, .d = dpre, .auxiliary = const_cast<void*>(pre)}, stream_)) {
+    matmul_backward_input(dpre, dout, weight, N, C, OC);
+    gelu_backward(low(dpre), low(dpre), low(pre), N * C, stream_);
   }
-  backward_input(dpre, dout, weight, N, C, OC, stream);
-  gelu_backward(dpre, dpre, pre, N * C, stream);
+  progress();
 }
 
 // dweight^T (C,OC) += in (C,N) dout (OC,N)^T, in fp32. The product reads dout anyway: the epilogue BGRADB sums it over
 // N, in the type of the output (fp32), and stores the sums, which are then added to what earlier micro-batches left.
 template <typename Float>
-void Linear<Float>::backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, bool first,
-                                    std::int64_t N, std::int64_t C, std::int64_t OC, float* scratch,
-                                    cudaStream_t stream) {
-  const ProductBuffers buffers{
-      .a = in, .b = dout, .c = first ? nullptr : dweight, .d = dweight, .bias_gradient = scratch};
+void CudaDevice<Float>::weight_gradient(float* dweight, float* dbias, const void* in, const void* dout, bool first,
+                                        std::int64_t N, std::int64_t C, std::int64_t OC) {
+  float* sums = dbias != nullptr ? scratch_of(bias_backward_scratch_bytes(N, OC)) : nullptr;
+  const ProductBuffers buffers{.a = in, .b = dout, .c = first ? nullptr : dweight, .d = dweight, .bias_gradient = sums};
   const Product fused{CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_BGRADB, true};
-  if (dbias != nullptr && products_.try_run(fused, buffers, stream)) return add(dbias, scratch, OC, stream);
-  products_.run({CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_DEFAULT, true}, buffers, stream);
-  if (dbias != nullptr) bias_backward(dbias, dout, N, OC, scratch, stream);
+  if (dbias != nullptr && products_.try_run(fused, buffers, stream_)) {
+    add(dbias, sums, OC);
+  } else {
+    products_.run({CUBLAS_OP_N, CUBLAS_OP_T, C, OC, N, CUBLASLT_EPILOGUE_DEFAULT, true}, buffers, stream_);
+    if (dbias != nullptr) bias_backward(dbias, low(dout), N, OC, sums, stream_);
+  }
+  progress();
 }
 
 template <typename Float>
-std::int64_t Linear<Float>::backward_weight_scratch_bytes(std::int64_t N, std::int64_t OC) {
-  return bias_backward_scratch_bytes(N, OC);
+void CudaDevice<Float>::matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout,
+                                               std::int64_t N, std::int64_t C, std::int64_t OC) {
+  weight_gradient(dweight, dbias, in, dout, /*first=*/false, N, C, OC);
 }
 
-template class Linear<float>;
-template class Linear<bf16>;
+template <typename Float>
+void CudaDevice<Float>::matmul_first_backward_weight(float* dweight, float* dbias, const void* in, const void* dout,
+                                                     std::int64_t N, std::int64_t C, std::int64_t OC) {
+  weight_gradient(dweight, dbias, in, dout, /*first=*/true, N, C, OC);
+}
+
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_forward)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_gelu_forward)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_residual_forward)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_backward_input)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_gelu_backward_input)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_backward_weight)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(matmul_first_backward_weight)
 
 }  // namespace train_gpt::cuda

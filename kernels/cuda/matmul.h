@@ -75,30 +75,4 @@ class MatrixProducts {
   std::map<Product, Plan> plans_;
 };
 
-// The products of kernels/device.h. Float is float or bf16. Scratch of the products: see each.
-template <typename Float>
-class Linear {
- public:
-  void use_workspace(void* workspace) { products_.use_workspace(workspace); }
-
-  void forward(Float* out, const Float* in, const Float* weight, const Float* bias, const Float* residual,
-               std::int64_t N, std::int64_t C, std::int64_t OC, cudaStream_t stream);
-  // scratch: N * OC elements, used only where pre is null.
-  void gelu_forward(Float* out, Float* pre, const Float* in, const Float* weight, const Float* bias, std::int64_t N,
-                    std::int64_t C, std::int64_t OC, void* scratch, cudaStream_t stream);
-  void backward_input(Float* din, const Float* dout, const Float* weight, std::int64_t N, std::int64_t C,
-                      std::int64_t OC, cudaStream_t stream);
-  // scratch: N * C elements, used only where dpre is pre.
-  void gelu_backward_input(Float* dpre, const Float* dout, const Float* weight, const Float* pre, std::int64_t N,
-                           std::int64_t C, std::int64_t OC, void* scratch, cudaStream_t stream);
-  // first: dweight = instead of +=. scratch: backward_weight_scratch_bytes, used only with dbias.
-  void backward_weight(float* dweight, float* dbias, const Float* in, const Float* dout, bool first, std::int64_t N,
-                       std::int64_t C, std::int64_t OC, float* scratch, cudaStream_t stream);
-  static std::int64_t backward_weight_scratch_bytes(std::int64_t N, std::int64_t OC);
-
- private:
-  static constexpr cudaDataType kType = sizeof(Float) == 2 ? CUDA_R_16BF : CUDA_R_32F;
-  MatrixProducts products_{kType};
-};
-
 }  // namespace train_gpt::cuda

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/compute_stream.h"
 #include "kernels/cuda/host_wait.h"
 #include "kernels/cuda/nccl_collectives.h"
 #include "kernels/cuda/nccl_link.h"

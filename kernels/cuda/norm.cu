@@ -2,7 +2,7 @@
 // in double. On a data-centre GPU bound by memory: 124M gradients are 0.5 GB: 0.15 ms on an H100, 0.10 ms on an H200,
 // 0.25 ms on an A100; where double runs at 1/64 of the fp32 rate it is bound by arithmetic.
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/packs.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -29,10 +29,13 @@ __global__ void __launch_bounds__(kThreads) squared_sums_kernel(double* sums, co
 
 }  // namespace
 
-void squared_sums(double* sums, const float* x, std::int64_t n, cudaStream_t stream) {
+template <typename Float>
+void CudaDevice<Float>::squared_sums(double* sums, const float* x, std::int64_t n) {
   if (n == 0) return;
-  squared_sums_kernel<<<blocks_for(n, kAtomElements), kThreads, 0, stream>>>(sums, x, n);
+  squared_sums_kernel<<<blocks_for(n, kAtomElements), kThreads, 0, stream_>>>(sums, x, n);
   CUDA_CHECK(cudaGetLastError());
 }
+
+TRAIN_GPT_FOR_FLOAT_AND_BF16(squared_sums)
 
 }  // namespace train_gpt::cuda

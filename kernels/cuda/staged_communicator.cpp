@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/compute_stream.h"
 #include "kernels/cuda/host_wait.h"
 #include "kernels/cuda/side_stream.h"
 #include "kernels/forwarding_communicator.h"

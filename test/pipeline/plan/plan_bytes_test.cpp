@@ -20,7 +20,7 @@ using TrainingRun = train_gpt::test::Run;
 constexpr std::int64_t kLine = 256;  // everything in a plan is a multiple of it
 
 // Counts what is allocated, and tells afterwards which lines were written.
-class WatchedDevice : public CpuDevice {
+class WatchedDevice : public cpu::CpuDevice {
  public:
   using CpuDevice::CpuDevice;
 
