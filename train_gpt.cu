@@ -6,6 +6,8 @@
 
 #include "commands/cli/help.h"
 #include "commands/cli/options.h"
+#include "commands/cli/options_table.h"
+#include "commands/cli/version.h"
 #include "commands/evaluate.h"
 #include "commands/generate.h"
 #include "commands/plan.h"
@@ -46,12 +48,6 @@ int run(const Options& options) {
   throw std::logic_error("a command without a case");
 }
 
-// These start no MPI: one of several ranks does the work.
-bool needs_one_rank(Command command) {
-  return command == Command::simulate || command == Command::plan || command == Command::prepare ||
-         command == Command::status;
-}
-
 // What was printed may not have arrived: a full disk behind a redirection shows only here.
 int finish(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
@@ -79,7 +75,11 @@ int main(int argc, char** argv) {
     if (first_rank) std::fputs(help_text(options).c_str(), stdout);
     return finish(0);
   }
-  if (needs_one_rank(options.command) && !first_rank) return 0;
+  if (options.version) {
+    if (first_rank) std::fputs(version_text().c_str(), stdout);
+    return finish(0);
+  }
+  if (!find_command(options.command).launched && !first_rank) return 0;  // no MPI: one rank does the work
   try {
     return finish(run(options));
   } catch (const QuietExit& exit) {

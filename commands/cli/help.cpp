@@ -9,19 +9,10 @@
 namespace train_gpt {
 namespace {
 
-std::string summary_of(Command command) {
-  for (const CommandSpec& spec : command_table()) {
-    if (spec.command == command) return spec.help;
-  }
-  return "";
-}
-
-std::string usage_of(Command command) {
-  const std::string name = to_string(command);
-  const bool launched = command == Command::train || command == Command::evaluate || command == Command::profile ||
-                        command == Command::generate;
-  const std::string words = command == Command::status ? " [DIR]" : " [--option value ...]";
-  return (launched ? "mpirun -n RANKS ./train_gpt " : "./train_gpt ") + name + words;
+std::string usage_of(const CommandSpec& command) {
+  const std::string words = command.bare_word != nullptr ? " [DIR]" : "";
+  return (command.launched ? "mpirun -n RANKS ./train_gpt " : "./train_gpt ") + std::string(command.name) + words +
+         " [--option value ...]";
 }
 
 std::string command_list() {
@@ -52,7 +43,8 @@ std::string notes_on(Command command) {
 }  // namespace
 
 std::string help_text(const Options& options) {
-  cxxopts::Options declared = declare_options(options.command);
+  const CommandSpec& command = find_command(options.command);
+  cxxopts::Options declared = declare_options(options.command, DeclaredFor::help);
   declared.set_width(100);
   std::vector<std::string> groups;
   for (const OptionSpec& spec : option_table()) {
@@ -60,9 +52,8 @@ std::string help_text(const Options& options) {
     if (groups.empty() || groups.back() != to_string(spec.group)) groups.emplace_back(to_string(spec.group));
   }
   groups.emplace_back("Help");
-  const std::string name = to_string(options.command);
-  std::string text = options.command_named ? name + ": " + summary_of(options.command) + "\n\n" : command_list();
-  text += "Usage: " + usage_of(options.command) + "\n";
+  std::string text = options.command_named ? std::string(command.name) + ": " + command.help + "\n\n" : command_list();
+  text += "Usage: " + usage_of(command) + "\n";
   // cxxopts begins with the program's name and a usage line of its own.
   const std::string laid_out = declared.help(groups);
   return text + laid_out.substr(laid_out.find("\n\n") + 1) + notes_on(options.command);

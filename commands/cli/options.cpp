@@ -1,6 +1,9 @@
 #include "commands/cli/options.h"
 
 #include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 
@@ -8,6 +11,7 @@
 #include "commands/cli/options_declaration.h"
 #include "commands/cli/options_table.h"
 #include "commands/cli/options_value.h"
+#include "commands/cli/other_names.h"
 #include "pipeline/schedule/catalog.h"
 
 namespace train_gpt {
@@ -35,6 +39,8 @@ std::string help_hint(Command command) { return "see train_gpt " + std::string(t
   for (const CommandSpec& spec : command_table()) {
     if (find_option(spec.command, name) != nullptr) takers.emplace_back(spec.name);
   }
+  const std::string answer = instead_of(name);
+  if (!answer.empty()) refuse("--" + name + " is not an option here: " + answer + "; " + help_hint(command));
   if (!takers.empty()) {
     refuse("--" + name + " is not an option of " + to_string(command) + ", but of " + either(takers) + "; " +
            help_hint(command));
@@ -44,88 +50,109 @@ std::string help_hint(Command command) { return "see train_gpt " + std::string(t
          help_hint(command));
 }
 
-[[noreturn]] void refuse_leftover(Command command, const std::string& word) {
+// A word that cxxopts gave back.
+[[noreturn]] void refuse_leftover(Command command, const std::string& word, const Words& words) {
+  if (word.starts_with("--") && word != "--") refuse_unknown_option(command, word.substr(2, word.find('=') - 2));
   for (const CommandSpec& spec : command_table()) {
     if (word == spec.name) refuse("the command comes first: train_gpt " + word + " --options");
   }
-  if (word.size() > 1 && word[0] == '-' && word.find_first_not_of("-0123456789.") != std::string::npos) {
-    refuse("'" + word + "': options are written with two dashes, as in --steps 10; " + help_hint(command));
+  if (word.size() == 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0) {
+    // cxxopts takes -steps for the options -s, -t, .. and gives back the first of them.
+    const auto whole = std::find_if(words.begin(), words.end(), [&](const auto& it) { return it.starts_with(word); });
+    refuse("'" + *whole + "': options are written with two dashes, as in --steps 10; " + help_hint(command));
   }
   refuse("unexpected word '" + word + "': every option takes one value. Quote patterns, so that the shell does not " +
          "expand them: --train-data 'data/*.bin'");
 }
 
-// cxxopts would take the last of two equal options, "--steps --shuffle" for a value, and lists of leftover words in
-// silence. Refuses those, and gives each option and each value a word of its own: cxxopts does not take every text
-// behind an equals sign.
-Words separate_words(Command command, const Words& words) {
-  Words separated;
-  std::set<std::string> seen;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (!word.starts_with("--") || word == "--") refuse_leftover(command, word);
-    const std::size_t equals = word.find('=');
-    const bool has_value = equals != std::string::npos;
-    const std::string name = word.substr(2, has_value ? equals - 2 : std::string::npos);
-    const OptionSpec* spec = find_option(command, name);
-    if (spec == nullptr) refuse_unknown_option(command, name);
-    if (!seen.insert(name).second) refuse("--" + name + " is given twice; give it once");
-    separated.push_back("--" + name);
-    if (spec->is_flag()) {
-      if (has_value) refuse("--" + name + " takes no value, but '" + word.substr(equals + 1) + "' is given");
-      continue;
-    }
-    const std::string needs = "--" + name + " needs a value (" + spec->argument + ")";
-    if (has_value) {
-      separated.push_back(word.substr(equals + 1));
-    } else if (i + 1 == words.size()) {
-      refuse(needs);
-    } else if (words[i + 1].starts_with("--")) {
-      refuse(needs + ", but '" + words[i + 1] + "' follows; write --" + name +
-             "=VALUE if the value starts with dashes");
-    } else {
-      separated.push_back(words[++i]);
-    }
-  }
-  return separated;
+std::string needs_value(const OptionSpec& spec) {
+  return std::string("--") + spec.name + " needs a value (" + spec.argument + ")";
 }
 
 cxxopts::ParseResult parse_words(Command command, const Words& words) {
   std::vector<const char*> pointers = {"train_gpt"};
   for (const std::string& word : words) pointers.push_back(word.c_str());
   try {
-    return declare_options(command).parse(static_cast<int>(pointers.size()), pointers.data());
-  } catch (const cxxopts::exceptions::exception& error) {
-    refuse(std::string(error.what()) + "; " + help_hint(command));
+    return declare_options(command, DeclaredFor::parsing).parse(static_cast<int>(pointers.size()), pointers.data());
+  } catch (const cxxopts::exceptions::missing_argument&) {  // of the last word
+    refuse(needs_value(*find_option(command, words.back().substr(2))));
   }
+}
+
+// What cxxopts takes in silence: an option twice, another option's name for a value, a value for a flag, words of no
+// option.
+void check_parsed(Command command, const cxxopts::ParseResult& parsed, const Words& words) {
+  std::set<std::string> seen;
+  for (const cxxopts::KeyValue& argument : parsed.arguments()) {
+    const std::string& name = argument.key();
+    const std::string& value = argument.value();
+    const OptionSpec& spec = *find_option(command, name);
+    if (!seen.insert(name).second) refuse("--" + name + " is given twice; give it once");
+    if (spec.is_flag() && value != kFlagGiven) refuse("--" + name + " takes no value, but '" + value + "' is given");
+    if (value.starts_with("--") && std::find(words.begin(), words.end(), value) != words.end()) {
+      refuse(needs_value(spec) + ", but '" + value + "' follows; write --" + name +
+             "=VALUE if the value starts with dashes");
+    }
+  }
+  if (std::find(words.begin(), words.end(), "--") != words.end()) refuse_leftover(command, "--", words);
+  if (!parsed.unmatched().empty()) refuse_leftover(command, parsed.unmatched().front(), words);
+}
+
+// --global-batch-size ROWS is another way to give m.
+void set_micro_batches(BatchOptions& batch, const std::set<std::string>& given) {
+  if (batch.global_rows == 0) return;
+  if (given.contains("micro-batches")) {
+    refuse("--global-batch-size and --micro-batches contradict each other: both set m; give one of them");
+  }
+  const std::int64_t rows_of_one = batch.micro_batch_size * batch.data_parallel;
+  if (batch.global_rows % rows_of_one != 0) {
+    const std::int64_t below = batch.global_rows / rows_of_one * rows_of_one;
+    refuse("--global-batch-size " + std::to_string(batch.global_rows) + " is not a multiple of " +
+           std::to_string(rows_of_one) + " rows (--micro-batch-size " + std::to_string(batch.micro_batch_size) +
+           " x --data-parallel " + std::to_string(batch.data_parallel) + "): give " +
+           (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(below + rows_of_one));
+  }
+  batch.micro_batches = OptionValue("--global-batch-size", std::to_string(batch.global_rows / rows_of_one))
+                            .integer<int>(1, kLargestMicroBatches);
+  batch.micro_batches_given = true;
+}
+
+// `train_gpt help simulate` and `train_gpt --version`, which are no commands of their own.
+bool asks_for_text(Options& options, Words& words) {
+  const auto any_is = [&](std::initializer_list<const char*> asked) {
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return std::find(asked.begin(), asked.end(), word) != asked.end();
+    });
+  };
+  if (!words.empty() && words.front() == "help") {
+    words.front() = "--help";
+    if (words.size() > 1 && !words[1].starts_with("-")) std::swap(words[0], words[1]);
+  }
+  if (!words.empty() && !words.front().starts_with("-")) {
+    options.command = command_named(words.front());
+    options.command_named = true;
+    words.erase(words.begin());
+  }
+  options.help = any_is({"--help", "-h"});
+  options.version = !options.help && any_is({"--version", "-V"});
+  return options.help || options.version;
 }
 
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
-  Words words = arguments;
-  if (!words.empty() && !words.front().starts_with("-")) {
-    options.command = command_named(words.front());
-    options.command_named = true;
-    words.erase(words.begin());
-  }
-  const auto asks_for_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (std::any_of(words.begin(), words.end(), asks_for_help)) {
-    options.help = true;
-    return options;
-  }
-  if (options.command == Command::status && !words.empty() && !words.front().starts_with("-")) {
-    options.run.output = words.front();
-    words.erase(words.begin());
-  }
-  const cxxopts::ParseResult parsed = parse_words(options.command, separate_words(options.command, words));
+  Words words;
+  std::transform(arguments.begin(), arguments.end(), std::back_inserter(words), canonical_option);
+  if (asks_for_text(options, words)) return options;
+  const cxxopts::ParseResult parsed = parse_words(options.command, words);
+  check_parsed(options.command, parsed, words);
   std::set<std::string> given;
   for (const cxxopts::KeyValue& argument : parsed.arguments()) {
-    const OptionSpec* spec = find_option(options.command, argument.key());
-    spec->set(options, OptionValue("--" + argument.key(), argument.value()));
+    find_option(options.command, argument.key())->set(options, OptionValue("--" + argument.key(), argument.value()));
     given.insert(argument.key());
   }
+  set_micro_batches(options.batch, given);
   check_together(options, given);
   return options;
 }

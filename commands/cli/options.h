@@ -46,11 +46,14 @@ struct ModelOptions {
   bool operator==(const ModelOptions&) const = default;
 };
 
+constexpr int kLargestMicroBatches = 1 << 20;
+
 struct BatchOptions {
   std::int64_t seq_len = 256;              // T
   std::int64_t micro_batch_size = 4;       // b, rows
   int micro_batches = 8;                   // m, per step and pipeline
   bool micro_batches_given = false;        // a schedule file has an m of its own
+  std::int64_t global_rows = 0;            // --global-batch-size, which sets m; 0: not given
   int data_parallel = 1;                   // d
   std::optional<int> accumulation_groups;  // G, divides m; not given: 1, or 2 where a schedule has two directions
 
@@ -199,6 +202,7 @@ struct Options {
   GenerateOptions generate;
 
   bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for
+  bool version = false;        // nothing but version_text() (commands/cli/version.h) was asked for
   bool command_named = false;  // otherwise it is train, by default
 
   bool operator==(const Options&) const = default;

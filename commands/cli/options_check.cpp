@@ -127,6 +127,12 @@ void check_device(const Options& options, const Given& given) {
   const std::string cost = first_given(
       given, {"cost-forward", "cost-input", "cost-weight", "cost-comm", "cost-bandwidth", "cost-fused", "stages"});
   const bool runs = options.command == Command::train || options.command == Command::evaluate;
+  if (runs && cost == "--stages" && device.device != DeviceKind::timed) {
+    refuse(
+        "--stages has no meaning where time is real: there, the ranks of a pipeline are what mpirun -n starts, divided "
+        "by " +
+        std::string("--data-parallel; it needs --device timed, simulate or plan"));
+  }
   if (runs && !cost.empty() && device.device != DeviceKind::timed) {
     refuse(cost + " has no meaning where time is real; it needs --device timed, simulate or plan");
   }

@@ -9,6 +9,10 @@
 
 namespace train_gpt {
 
-cxxopts::Options declare_options(Command command);
+// Flags are texts to the parser, so that --json=yes can be refused, and have no value in --help.
+enum class DeclaredFor : std::uint8_t { parsing, help };
+inline constexpr const char* kFlagGiven = "true";
+
+cxxopts::Options declare_options(Command command, DeclaredFor purpose);
 
 }  // namespace train_gpt

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "commands/cli/other_names.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
 
@@ -17,11 +18,12 @@ constexpr CommandSet kPlan = only(Command::plan);
 constexpr CommandSet kProfile = only(Command::profile);
 constexpr CommandSet kPrepare = only(Command::prepare);
 constexpr CommandSet kGenerate = only(Command::generate);
+constexpr CommandSet kStatus = only(Command::status);
 constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
 
-constexpr int kLargestCount = 1 << 20;                        // ranks, micro-batches
+constexpr int kLargestCount = 1 << 20;                        // ranks
 constexpr int kLargestLayers = 1 << 16;                       // plans take 50 us for each
 constexpr int kLargestChunks = 1 << 10;                       // so that p * v is an int
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;  // sizes of a model or a batch
@@ -44,9 +46,12 @@ void set_schedules(Options& o, const Value& v) {
   known.emplace_back("auto");
   const bool several = o.command == Command::simulate;
   PipelineOptions& pipeline = o.pipeline;
-  pipeline.all_schedules = several && v.raw() == "all";
-  pipeline.schedules = pipeline.all_schedules ? schedule_names() : v.words();
-  if (!several && (pipeline.schedules.size() > 1 || v.raw() == "all")) {
+  pipeline.schedules = v.words();
+  for (std::string& name : pipeline.schedules) name = canonical_schedule(name);
+  const bool all = pipeline.schedules == std::vector<std::string>{"all"};
+  pipeline.all_schedules = several && all;
+  if (pipeline.all_schedules) pipeline.schedules = schedule_names();
+  if (!several && (pipeline.schedules.size() > 1 || all)) {
     v.refuse("names several schedules; only simulate takes a list");
   }
   if (several) known.emplace_back("all");
@@ -62,9 +67,10 @@ bool is_list(const Value& v) {
 
 void set_partition(Options& o, const Value& v) {
   PartitionOption& partition = o.pipeline.partition;
-  if (v.raw() == "measured") {
+  const std::string name = renamed(v.raw(), {});
+  if (name == "measured") {
     partition.kind = PartitionOption::Kind::measured;
-  } else if (v.raw() == "uniform") {
+  } else if (name == "uniform") {
     partition.kind = PartitionOption::Kind::uniform;
   } else if (is_list(v)) {
     partition = {PartitionOption::Kind::list, v.integers(1)};
@@ -75,9 +81,10 @@ void set_partition(Options& o, const Value& v) {
 
 void set_recompute(Options& o, const Value& v) {
   RecomputeOption& recompute = o.pipeline.recompute;
-  if (v.raw() == "none") {
+  const std::string name = renamed(v.raw(), {});
+  if (name == "none") {
     recompute.kind = RecomputeOption::Kind::none;
-  } else if (v.raw() == "auto") {
+  } else if (name == "auto") {
     recompute.kind = RecomputeOption::Kind::automatic;
   } else if (is_list(v)) {
     recompute = {RecomputeOption::Kind::list, v.integers(0)};
@@ -107,8 +114,13 @@ std::vector<OptionSpec> model_options() {
   return {{"model", "NAME", "d6", kSized,
            "d6, d12, d24, d36 or d48: layers/heads/hidden 6/6/384, 12/12/768, 24/16/1024, 36/20/1280, 48/25/1600",
            [](Options& o, const Value& v) {
-             preset(v.raw());  // refuses what it does not know
-             o.model.preset = v.raw();
+             const std::string name = renamed(v.raw(), {{"gpt2", "d12"},
+                                                        {"gpt2-small", "d12"},
+                                                        {"gpt2-medium", "d24"},
+                                                        {"gpt2-large", "d36"},
+                                                        {"gpt2-xl", "d48"}});
+             preset(name);  // refuses what it does not know
+             o.model.preset = name;
            }},
           {"layers", "N", nullptr, kSized, "with --heads and --hidden, instead of --model",
            [](Options& o, const Value& v) { o.model.layers = v.integer<std::int64_t>(1, kLargestLayers); }},
@@ -139,9 +151,12 @@ std::vector<OptionSpec> batch_options() {
        [](Options& o, const Value& v) { o.batch.micro_batch_size = v.integer<std::int64_t>(1, kLargestSize); }},
       {"micro-batches", "m", "8", kPipelined | kSimulate, "per step and pipeline: a step is d*m*b rows",
        [](Options& o, const Value& v) {
-         o.batch.micro_batches = v.integer<int>(1, kLargestCount);
+         o.batch.micro_batches = v.integer<int>(1, kLargestMicroBatches);
          o.batch.micro_batches_given = true;
        }},
+      {"global-batch-size", "ROWS", nullptr, kPipelined | kSimulate,
+       "rows of one step, d*m*b: sets m, instead of --micro-batches",
+       [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
       {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
        [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
       {"accumulation-groups", "G", nullptr, kTrain,
@@ -154,7 +169,9 @@ std::vector<OptionSpec> optimizer_options() {
       {"learning-rate", "X", "0.0003", kTrain, "largest rate",
        [](Options& o, const Value& v) { o.optimizer.learning_rate = v.number(0); }},
       {"lr-schedule", "NAME", "cosine", kTrain, "constant, cosine, linear or wsd, after the warm-up",
-       [](Options& o, const Value& v) { o.optimizer.lr_schedule = learning_rate_shape(v.raw()); }},
+       [](Options& o, const Value& v) {
+         o.optimizer.lr_schedule = learning_rate_shape(renamed(v.raw(), {{"warmup-stable-decay", "wsd"}}));
+       }},
       {"warmup-steps", "N", "0", kTrain, "the rate rises linearly over these steps",
        [](Options& o, const Value& v) { o.optimizer.warmup_steps = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"min-lr-fraction", "X", "0.1", kTrain, "of --learning-rate, where the decay ends",
@@ -187,6 +204,8 @@ std::vector<OptionSpec> run_options() {
       {"sample-every", "N", "0", kTrain, "print generated text every N steps; 0: never",
        [](Options& o, const Value& v) { o.run.sample_every = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"output", "DIR", "out", kTrain | kEvaluate | kProfile, "folder of log.jsonl and checkpoints",
+       [](Options& o, const Value& v) { o.run.output = v.text(); }},
+      {"output", "DIR", "out", kStatus, "the --output of the run; its name alone is enough",
        [](Options& o, const Value& v) { o.run.output = v.text(); }},
       {"checkpoint-every", "N", "0", kTrain, "write a checkpoint every N steps and after the last; 0: after the last",
        [](Options& o, const Value& v) { o.run.checkpoint_every = v.integer<std::int64_t>(0, kLargestSteps); }},
@@ -243,7 +262,9 @@ std::vector<OptionSpec> device_options() {
            }},
           {"precision", "fp32|bf16", nullptr, kComputing | kSimulate,
            "of activations; without it bf16 on cuda and fp32 elsewhere", [](Options& o, const Value& v) {
-             o.device.precision = v.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
+             const OptionValue ours("--precision",
+                                    renamed(v.raw(), {{"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}}));
+             o.device.precision = ours.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
            }}};
 }
 
@@ -353,10 +374,13 @@ const std::vector<OptionSpec>& option_table() {
 }
 
 const OptionSpec* find_option(Command command, const std::string& name) {
+  const auto is_meant = [&](const OptionSpec& spec) {
+    if (!spec.belongs_to(command)) return false;
+    const std::vector<std::string> others = other_names_of(spec.name);
+    return name == spec.name || std::find(others.begin(), others.end(), name) != others.end();
+  };
   const std::vector<OptionSpec>& table = option_table();
-  const auto found = std::find_if(table.begin(), table.end(), [&](const OptionSpec& spec) {
-    return spec.belongs_to(command) && name == spec.name;
-  });
+  const auto found = std::find_if(table.begin(), table.end(), is_meant);
   return found == table.end() ? nullptr : &*found;
 }
 
@@ -370,16 +394,21 @@ std::vector<std::string> option_names(Command command) {
 
 const std::vector<CommandSpec>& command_table() {
   static const std::vector<CommandSpec> table = {
-      {Command::train, "train", "train a model (the default command)"},
-      {Command::evaluate, "evaluate", "loss of a model file on --val-data"},
+      {Command::train, "train", "train a model (the default command)", true},
+      {Command::evaluate, "evaluate", "loss of a model file on --val-data", true},
       {Command::simulate, "simulate", "run schedules on paper: makespan, bubbles, memory, timelines"},
       {Command::plan, "plan", "everything short of training: partition, schedule, memory, prediction"},
-      {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost"},
+      {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost", true},
       {Command::prepare, "prepare", "turn text files into a token file"},
-      {Command::generate, "generate", "sample text from a model file"},
-      {Command::status, "status", "status DIR: the last action of every rank of a run, also after it was killed"},
+      {Command::generate, "generate", "sample text from a model file", true},
+      {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
   };
   return table;
+}
+
+const CommandSpec& find_command(Command command) {
+  const std::vector<CommandSpec>& table = command_table();
+  return *std::find_if(table.begin(), table.end(), [&](const CommandSpec& spec) { return spec.command == command; });
 }
 
 }  // namespace train_gpt

@@ -50,10 +50,13 @@ struct CommandSpec {
   Command command;
   const char* name;
   const char* help;
+  bool launched = false;            // mpirun starts it on several ranks
+  const char* bare_word = nullptr;  // the option whose value may follow without its name: status DIR
 };
 const std::vector<CommandSpec>& command_table();
+const CommandSpec& find_command(Command command);
 
-// nullptr if this command has no such option.
+// By its own name or one that other trainers have for it; nullptr if this command has no such option.
 const OptionSpec* find_option(Command command, const std::string& name);
 
 std::vector<std::string> option_names(Command command);

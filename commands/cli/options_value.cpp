@@ -1,6 +1,7 @@
 #include "commands/cli/options_value.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -56,6 +57,12 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     nearest = candidate;
   }
   return nearest;
+}
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
 }
 
 std::string either(const std::vector<std::string>& names) {

@@ -56,7 +56,7 @@ class OptionValue {
   std::vector<int> integers(int least) const;
   std::vector<double> milliseconds_list(double least, double most) const;
 
-  // One of several names.
+  // One of several names, in any case.
   template <typename Enum>
   Enum choice(const std::vector<std::pair<const char*, Enum>>& choices) const;
 
@@ -76,6 +76,9 @@ class OptionValue {
 
 // The name that a person who typed `name` probably meant: the one with the fewest edits, if they are few; else nothing.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
+
+// True for names that differ at most in case.
+bool same_letters(std::string_view a, std::string_view b);
 
 // "a, b or c".
 std::string either(const std::vector<std::string>& names);
@@ -97,7 +100,7 @@ template <typename Enum>
 Enum OptionValue::choice(const std::vector<std::pair<const char*, Enum>>& choices) const {
   std::vector<std::string> known;
   for (const auto& [name, value] : choices) {
-    if (text_ == name) return value;
+    if (same_letters(text_, name)) return value;
     known.emplace_back(name);
   }
   refuse_unknown(text_, known);

@@ -5,6 +5,8 @@
 
 #include "commands/cli/help.h"
 #include "commands/cli/options_table.h"
+#include "commands/cli/other_names.h"
+#include "commands/cli/version.h"
 #include "pipeline/schedule/catalog.h"
 #include "test/refused.h"
 
@@ -134,6 +136,82 @@ TEST(Options, OneNameMeansWhatTheCommandMeans) {
   EXPECT_EQ(parse("status").run.output, "out");
 }
 
+TEST(Options, UnderstandsOtherTrainersNames) {
+  const Options theirs = parse(
+      "--Train_Data a.bin --lr 1e-3 --max-steps 2k --output-dir here --batch-size 2 --global-batch-size 24 --dp 3 "
+      "--dtype bfloat16 --model GPT2-XL --pipeline_schedule ScheduleInterleaved1F1B --max_grad_norm 2 --MAX_SEQ_LEN "
+      "1e3 "
+      "--lr-scheduler Linear --tied False --Partition Uniform");
+  const Options ours = parse(
+      "--train-data a.bin --learning-rate 1e-3 --steps 2000 --output here --micro-batch-size 2 --global-batch-size 24 "
+      "--data-parallel 3 --precision bf16 --model d48 --schedule interleaved --grad-clip 2 --max-seq-len 1000 "
+      "--lr-schedule linear --tied false --partition uniform");
+  EXPECT_EQ(theirs, ours);
+  EXPECT_EQ(ours.batch.micro_batches, 4) << "24 rows of 2 x 3";
+  EXPECT_EQ(parse("simulate --pp 4").costs.stages, 4);
+  EXPECT_REFUSED(parse("--pp 4"), "--stages", "mpirun -n", "--data-parallel");
+  EXPECT_REFUSED(parse("--tp 2"), "not split over ranks");
+  EXPECT_REFUSED(parse("--epochs 2"), "--steps");
+  EXPECT_REFUSED(parse("--precision fp16"), "fp32 or bf16");
+  EXPECT_REFUSED(parse("--lr 1 --learning-rate 2"), "--learning-rate is given twice");
+  EXPECT_REFUSED(parse("--lr"), "--learning-rate needs a value (X)");
+}
+
+TEST(Options, OtherNamesLeadToOneOptionEach) {
+  for (const CommandSpec& command : command_table()) {
+    std::set<std::string> names;
+    for (const OptionSpec& spec : option_table()) {
+      if (!spec.belongs_to(command.command)) continue;
+      EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+      for (const std::string& other : other_names_of(spec.name)) EXPECT_TRUE(names.insert(other).second) << other;
+    }
+  }
+}
+
+TEST(Options, SchedulesAreKnownByPyTorchsNamesInAnySpelling) {
+  const std::vector<std::pair<const char*, const char*>> names = {{"ScheduleGPipe", "gpipe"},
+                                                                  {"Schedule1F1B", "1f1b"},
+                                                                  {"ScheduleInterleaved1F1B", "interleaved"},
+                                                                  {"ScheduleLoopedBFS", "breadth-first"},
+                                                                  {"ScheduleInterleavedZeroBubble", "interleaved-zb"},
+                                                                  {"ScheduleZBVZeroBubble", "zb-v"},
+                                                                  {"ScheduleDualPipeV", "dualpipev"},
+                                                                  {"ZB_H1", "zb-h1"},
+                                                                  {"zbv", "zb-v"},
+                                                                  {"GPIPE", "gpipe"},
+                                                                  {"1F1B", "1f1b"},
+                                                                  {"Auto", "auto"}};
+  for (const auto& [theirs, ours] : names) {
+    EXPECT_EQ(parse(std::string("--schedule ") + theirs).pipeline.schedule(), ours) << theirs;
+  }
+  EXPECT_TRUE(parse("simulate --stages 4 --schedule ALL").pipeline.all_schedules);
+  EXPECT_REFUSED(parse("--schedule ScheduleSomething"), "'ScheduleSomething' is not known");
+}
+
+TEST(Options, TheGlobalBatchSetsTheNumberOfMicroBatches) {
+  EXPECT_EQ(parse("--global-batch-size 64").batch.micro_batches, 16);
+  EXPECT_TRUE(parse("--global-batch-size 64").batch.micro_batches_given);
+  EXPECT_EQ(parse("plan --stages 2 --global-batch-size 64 --dp 2").batch.micro_batches, 8);
+  EXPECT_REFUSED(parse("--global-batch-size 30"), "--global-batch-size 30 is not a multiple of 4 rows",
+                 "give 28 or 32");
+  EXPECT_REFUSED(parse("--global-batch-size 2"), "give 4");
+  EXPECT_REFUSED(parse("--global-batch-size 64 --micro-batches 16"),
+                 "--global-batch-size and --micro-batches contradict");
+}
+
+TEST(Options, HelpAndVersionAreAskedForInEveryUsualWay) {
+  EXPECT_TRUE(parse("help").help);
+  EXPECT_FALSE(parse("help").command_named);
+  EXPECT_EQ(parse("help simulate").command, Command::simulate);
+  EXPECT_TRUE(parse("help simulate").help);
+  EXPECT_TRUE(parse("simulate --HELP").help);
+  EXPECT_TRUE(parse("-h").help);
+  EXPECT_TRUE(parse("--version").version);
+  EXPECT_TRUE(parse("train --version").version);
+  EXPECT_FALSE(parse("").version);
+  EXPECT_EQ(version_text().find(std::string("train_gpt ") + kVersion + "\n"), 0U);
+}
+
 TEST(Options, SimulateTakesSeveralSchedules) {
   EXPECT_EQ(parse("simulate --stages 4 --schedule 1f1b,zb-h1,auto").pipeline.schedules,
             (std::vector<std::string>{"1f1b", "zb-h1", "auto"}));
@@ -166,7 +244,7 @@ TEST(OptionsRefused, WordsThatAreNoOptions) {
 
 TEST(OptionsRefused, UnknownOptions) {
   EXPECT_REFUSED(parse("--learning-rat 1"), "--learning-rat", "did you mean --learning-rate?");
-  EXPECT_REFUSED(parse("--train_data a"), "did you mean --train-data?");
+  EXPECT_REFUSED(parse("--trian_data a"), "did you mean --train-data?");
   EXPECT_REFUSED(parse("--sched gpipe"), "did you mean --schedule?");
   EXPECT_REFUSED(parse("--xyzzyx 1"), "unknown option --xyzzyx;", "train_gpt train --help");
   EXPECT_REFUSED(parse("--ascii"), "--ascii is not an option of train, but of simulate");
