@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/durations.h"
 
 namespace train_gpt {

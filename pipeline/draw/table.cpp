@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdio>
 
+#include "pipeline/schedule/schedule.h"
+
 namespace train_gpt {
 namespace {
 

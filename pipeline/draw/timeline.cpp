@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "pipeline/schedule/schedule.h"
+
 namespace train_gpt {
 namespace {
 

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
+
+struct Schedule;
 
 struct TimelineBar {
   // A pair that runs as one shares its row: one part above the other.

@@ -10,6 +10,7 @@
 
 #include "model/stage.h"
 #include "pipeline/plan/partition.h"
+#include "pipeline/schedule/channel.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
 

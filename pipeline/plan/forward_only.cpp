@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pipeline/schedule/channels.h"
+#include "pipeline/schedule/list_builder.h"
 
 namespace train_gpt {
 namespace {

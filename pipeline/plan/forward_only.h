@@ -1,9 +1,11 @@
 // The schedule of validation and generation: forwards alone, on the placement of the training schedule.
 #pragma once
 
-#include "pipeline/schedule/schedule.h"
+#include <vector>
 
 namespace train_gpt {
+
+struct Schedule;
 
 // Forwards of `micro_batches` micro-batches (any number >= 1, also fewer than stages) through the first parameter copy
 // of `training.placement`. Built as a greedy run in unit time in which each rank prefers its deepest stage that has

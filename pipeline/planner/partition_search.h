@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "pipeline/plan/partition.h"
-#include "pipeline/schedule/schedule.h"
+#include "pipeline/schedule/placement.h"
 
 namespace train_gpt {
 

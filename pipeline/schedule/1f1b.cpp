@@ -9,7 +9,7 @@
 // Makespan and bubble as GPipe, (p-1)/(m+p-1), but at most min(m, p-r) activations live on rank r. Any m >= 1.
 #include <algorithm>
 
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

@@ -8,7 +8,7 @@
 // Makespan m(tF+tB) + (p-1)(tF+tB)/v for m >= p, as interleaved, with every activation of the step alive. The paper
 // runs backwards in descending micro-batch order; here they ascend, so that weight gradients add up in the same order
 // as in every other schedule.
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

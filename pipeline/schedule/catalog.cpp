@@ -5,6 +5,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "pipeline/schedule/generators.h"
+
 namespace train_gpt {
 
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pipeline/schedule/schedule.h"
+
 namespace train_gpt {
 
 ChannelTable::ChannelTable(const Placement& placement)

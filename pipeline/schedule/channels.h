@@ -9,9 +9,13 @@
 
 #include <vector>
 
-#include "pipeline/schedule/schedule.h"
+#include "pipeline/schedule/action.h"
+#include "pipeline/schedule/channel.h"
+#include "pipeline/schedule/placement.h"
 
 namespace train_gpt {
+
+struct Schedule;
 
 class ChannelTable {
  public:

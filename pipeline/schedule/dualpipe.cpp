@@ -25,7 +25,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

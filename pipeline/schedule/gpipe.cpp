@@ -6,7 +6,7 @@
 //   rank 2 | .  .  F0 F1 F2 F3 B0 -- B1 -- B2 -- B3 --
 //
 // Makespan (m+p-1)(tF+tB), bubble (p-1)/(m+p-1). All m activations live on every rank: simple and hungry.
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

@@ -11,8 +11,8 @@
 // latency of hops for more memory.
 #include <algorithm>
 
-#include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/chunk_order.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

@@ -10,8 +10,8 @@
 // Makespan m(tF+tB) + (p-1)(tF + max(0, tI-tW))/v for m >= p; at most min(m, ((v-1)g + p)/v) activations live.
 #include <algorithm>
 
-#include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/chunk_order.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

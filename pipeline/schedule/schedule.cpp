@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "pipeline/schedule/list_builder.h"
+
 namespace train_gpt {
 
 char op_letter(Op op) { return "FBIW"[static_cast<int>(op)]; }

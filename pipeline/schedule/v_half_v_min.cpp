@@ -35,7 +35,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

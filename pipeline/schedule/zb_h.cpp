@@ -19,7 +19,7 @@
 // m >= 2p-1. That only pays if the next step's forwards may start before this step has ended everywhere.
 #include <algorithm>
 
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

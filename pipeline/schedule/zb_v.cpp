@@ -10,7 +10,7 @@
 // n = max(m, 2p-1) of them and those from m on are left out.
 #include <algorithm>
 
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
 

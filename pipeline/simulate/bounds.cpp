@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/parts.h"
 
 namespace train_gpt {

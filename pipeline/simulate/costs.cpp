@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/durations.h"
 #include "pipeline/simulate/simulator.h"
 

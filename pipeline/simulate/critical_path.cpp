@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/parts.h"
 
 namespace train_gpt {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {

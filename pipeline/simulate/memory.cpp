@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/parts.h"
 
 namespace train_gpt {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "pipeline/schedule/channels.h"
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/parts.h"
 
 namespace train_gpt {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "pipeline/schedule/channels.h"
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/durations.h"
 #include "pipeline/simulate/parts.h"
 

@@ -16,9 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/schedule/schedule.h"
+#include "pipeline/schedule/channel.h"
+#include "pipeline/schedule/placement.h"
 
 namespace train_gpt {
+
+struct Schedule;
 
 // Milliseconds. `forward`, `input`, `weight` (F, I, W; B costs I + W) are those of one micro-batch through the share of
 // one rank and hold

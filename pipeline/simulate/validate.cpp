@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "pipeline/schedule/channels.h"
+#include "pipeline/schedule/schedule.h"
 
 namespace train_gpt {
 

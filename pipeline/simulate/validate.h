@@ -16,10 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/schedule/schedule.h"
+#include "pipeline/schedule/channel.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
+
+struct Schedule;
 
 // The slots of one channel.
 struct ChannelSlots {

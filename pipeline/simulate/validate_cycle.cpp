@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "pipeline/schedule/channels.h"
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/validate.h"
 
 namespace train_gpt {

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "pipeline/schedule/schedule.h"
+
 namespace train_gpt {
 namespace {
 

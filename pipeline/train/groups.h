@@ -5,9 +5,10 @@
 
 #include "kernels/communicator.h"
 #include "model/config.h"
-#include "pipeline/schedule/schedule.h"
 
 namespace train_gpt {
+
+struct Schedule;
 
 // Rank w of the job is rank w mod `pipeline` of replica w / `pipeline`.
 struct Layout {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/list_builder.h"
 
 namespace train_gpt {
 namespace {

@@ -1,0 +1,20 @@
+// The ordered connections between ranks over which messages travel.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace train_gpt {
+
+// A channel is one ordered FIFO between two ranks: activations or gradients. Its message order is the producer's
+// action order. One merged FIFO per rank pair is not enough (SCHEDULES: ZB-V, DualPipe, ...).
+struct Channel {
+  enum class Kind : std::uint8_t { activation, gradient };
+  int source = 0;
+  int destination = 0;
+  Kind kind = Kind::activation;
+
+  auto operator<=>(const Channel&) const = default;
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,22 @@
+// The generators behind the names of pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family.
+// They take legal values only.
+#pragma once
+
+#include "pipeline/schedule/list_builder.h"
+
+namespace train_gpt {
+
+Schedule gpipe(int p, int m);
+Schedule one_f_one_b(int p, int m);
+Schedule interleaved(int p, int m, int v, int g);
+Schedule breadth_first(int p, int m, int v);
+Schedule zb_h1(int p, int m);
+Schedule zb_h2(int p, int m);
+Schedule interleaved_zb(int p, int m, int v, int g);
+Schedule zb_v(int p, int m);
+Schedule v_half(int p, int m);
+Schedule v_min(int p, int m);
+Schedule dualpipe(int p, int m);
+Schedule dualpipev(int p, int m);
+
+}  // namespace train_gpt
