@@ -11,8 +11,9 @@ namespace train_gpt {
 
 // The units of a stage with the pointers of one action, and the bytes that they take from each slot.
 struct BoundStage {
+  using Unit = std::variant<EmbeddingUnit, AttentionUnit, MlpUnit, HeadUnit>;
   struct Entry {
-    std::variant<EmbeddingUnit, AttentionUnit, MlpUnit, HeadUnit> unit;
+    Unit unit;
     void* input = nullptr;  // where the unit before writes this unit's input; null: the stage's own input is read
     void* output_gradient = nullptr;  // where the unit behind writes its dx
   };
@@ -189,14 +190,11 @@ void Stage::forward(const StageSlots& slots, const ParameterView& parameters, fl
   if (!shape_.has_embedding() && first.input != nullptr) device_.copy(first.input, slots.input, boundary);
   for (std::size_t k = 0; k < bound.entries.size(); ++k) {
     void* y = k + 1 < bound.entries.size() ? bound.entries[k + 1].input : slots.output;
-    std::visit(
-        [&](const auto& unit) {
-          if constexpr (std::is_same_v<decltype(unit), const HeadUnit&>)
-            forward_head(unit, slots, dloss, with_gradient);
-          else
-            train_gpt::forward(device_, unit, y);
-        },
-        bound.entries[k].unit);
+    const BoundStage::Unit& unit = bound.entries[k].unit;
+    if (const auto* embedding = std::get_if<EmbeddingUnit>(&unit)) train_gpt::forward(device_, *embedding, y);
+    if (const auto* attention = std::get_if<AttentionUnit>(&unit)) train_gpt::forward(device_, *attention, y);
+    if (const auto* mlp = std::get_if<MlpUnit>(&unit)) train_gpt::forward(device_, *mlp, y);
+    if (const auto* head = std::get_if<HeadUnit>(&unit)) forward_head(*head, slots, dloss, with_gradient);
   }
 }
 
@@ -214,20 +212,23 @@ void Stage::backward_input(const StageSlots& slots, const ParameterView& paramet
   if (!shape_.has_head()) device_.copy(bound.entries.back().output_gradient, slots.output_gradient, boundary);
   for (std::size_t k = bound.entries.size(); k-- > 0;) {
     void* dx = k > 0 ? bound.entries[k - 1].output_gradient : slots.input_gradient;
-    std::visit(
-        [&](const auto& unit) {
-          if constexpr (!std::is_same_v<decltype(unit), const EmbeddingUnit&>)
-            train_gpt::backward_input(device_, unit, dx);
-        },
-        bound.entries[k].unit);
+    const BoundStage::Unit& unit = bound.entries[k].unit;
+    if (const auto* attention = std::get_if<AttentionUnit>(&unit)) train_gpt::backward_input(device_, *attention, dx);
+    if (const auto* mlp = std::get_if<MlpUnit>(&unit)) train_gpt::backward_input(device_, *mlp, dx);
+    if (const auto* head = std::get_if<HeadUnit>(&unit)) train_gpt::backward_input(device_, *head, dx);
   }
 }
 
 void Stage::backward_weight(const StageSlots& slots, const ParameterView& parameters) {
   const BoundStage& bound = *bound_;
   Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind(*bound_);
-  for (std::size_t k = bound.entries.size(); k-- > 0;)
-    std::visit([&](const auto& unit) { train_gpt::backward_weight(device_, unit); }, bound.entries[k].unit);
+  for (std::size_t k = bound.entries.size(); k-- > 0;) {
+    const BoundStage::Unit& unit = bound.entries[k].unit;
+    if (const auto* embedding = std::get_if<EmbeddingUnit>(&unit)) train_gpt::backward_weight(device_, *embedding);
+    if (const auto* attention = std::get_if<AttentionUnit>(&unit)) train_gpt::backward_weight(device_, *attention);
+    if (const auto* mlp = std::get_if<MlpUnit>(&unit)) train_gpt::backward_weight(device_, *mlp);
+    if (const auto* head = std::get_if<HeadUnit>(&unit)) train_gpt::backward_weight(device_, *head);
+  }
 }
 
 }  // namespace train_gpt

@@ -29,8 +29,7 @@ class ThreadPool {
   // drops the others and goes on.
   template <typename Task>
   void run(std::int64_t count, const Task& task) {
-    run(count, &task,
-        [](const void* t, std::int64_t index, int worker) { (*static_cast<const Task*>(t))(index, worker); });
+    run(count, &task, &call<Task>);
   }
 
   // Calls task(begin, end) for the blocks [0, block), [block, 2 block) .. of [0, n).
@@ -52,6 +51,10 @@ class ThreadPool {
  private:
   using Function = void (*)(const void* task, std::int64_t index, int worker);
 
+  template <typename Task>
+  static void call(const void* task, std::int64_t index, int worker) {
+    (*static_cast<const Task*>(task))(index, worker);
+  }
   void run(std::int64_t count, const void* task, Function function);
   bool claim(std::uint32_t* left);
   void work(int worker);

@@ -98,11 +98,9 @@ class RankPlanner {
     }
     // Forwards alone run through the first parameter copy.
     stage.bytes = stage_bytes(stage.shape, request_.precision, request_.training, virtual_stage(s).copy == 0);
-    const std::int64_t bytes[3] = {stage.bytes.forward_to_input, stage.bytes.forward_to_weight,
-                                   stage.bytes.input_to_weight};
-    for (int lifetime = 0; lifetime < 3; ++lifetime) {
-      if (bytes[lifetime] > 0) stage.pools[lifetime] = pool_for(static_cast<Lifetime>(lifetime), bytes[lifetime]);
-    }
+    stage.pools.forward_to_input = pool_for(Lifetime::forward_to_input, stage.bytes.forward_to_input);
+    stage.pools.forward_to_weight = pool_for(Lifetime::forward_to_weight, stage.bytes.forward_to_weight);
+    stage.pools.input_to_weight = pool_for(Lifetime::input_to_weight, stage.bytes.input_to_weight);
     plan_.boundary_bytes = stage.bytes.boundary;
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
     plan_.has_embedding = plan_.has_embedding || stage.shape.has_embedding();
@@ -111,6 +109,7 @@ class RankPlanner {
   }
 
   int pool_for(Lifetime lifetime, std::int64_t bytes) {
+    if (bytes == 0) return -1;
     for (std::size_t i = 0; i < plan_.pools.size(); ++i) {
       if (plan_.pools[i].lifetime == lifetime && plan_.pools[i].slot_bytes == bytes) return static_cast<int>(i);
     }
@@ -145,7 +144,7 @@ class RankPlanner {
       }
       if (with_gradient) {
         take_slots(action, buffers);
-        give_back_slots(action, buffers);
+        give_back_slots(action, buffers.slots);
         if (action.op == Op::forward) plan_.live_micro_batches = std::max(plan_.live_micro_batches, ++live);
         if (action.op == Op::backward || action.op == Op::backward_weight) --live;
       }
@@ -207,13 +206,12 @@ class RankPlanner {
   using Key = std::pair<int, int>;  // (stage, micro-batch)
 
   void take_slots(const Action& action, ActionPlan& buffers) {
-    const StagePlan& stage = plan_.stage_plan(action.stage);
+    IndexOfLifetime pools = plan_.stage_plan(action.stage).pools;
     const Key key{action.stage, action.micro_batch};
     const auto take = [&](Lifetime lifetime) {
-      const auto i = static_cast<std::size_t>(lifetime);
-      if (stage.pools[i] < 0) return;
-      buffers.slots[i] = pool_numbers_[static_cast<std::size_t>(stage.pools[i])].take();
-      held_[key].slots[i] = buffers.slots[i];
+      if (pools[lifetime] < 0) return;
+      buffers.slots[lifetime] = pool_numbers_[static_cast<std::size_t>(pools[lifetime])].take();
+      held_[key][lifetime] = buffers.slots[lifetime];
     };
     if (action.op == Op::forward) {
       take(Lifetime::forward_to_input);
@@ -221,18 +219,17 @@ class RankPlanner {
       return;
     }
     if (action.op != Op::backward_weight) take(Lifetime::input_to_weight);
-    std::copy(std::begin(held_[key].slots), std::end(held_[key].slots), std::begin(buffers.slots));
+    buffers.slots = held_[key];
   }
 
-  void give_back_slots(const Action& action, const ActionPlan& buffers) {
+  void give_back_slots(const Action& action, IndexOfLifetime slots) {
     if (action.op == Op::forward) return;
-    const StagePlan& stage = plan_.stage_plan(action.stage);
+    IndexOfLifetime pools = plan_.stage_plan(action.stage).pools;
     const Key key{action.stage, action.micro_batch};
     const auto give_back = [&](Lifetime lifetime) {
-      const auto i = static_cast<std::size_t>(lifetime);
-      if (stage.pools[i] < 0) return;
-      pool_numbers_[static_cast<std::size_t>(stage.pools[i])].give_back(buffers.slots[i]);
-      held_[key].slots[i] = -1;
+      if (pools[lifetime] < 0) return;
+      pool_numbers_[static_cast<std::size_t>(pools[lifetime])].give_back(slots[lifetime]);
+      held_[key][lifetime] = -1;
     };
     if (action.op != Op::backward_weight) give_back(Lifetime::forward_to_input);
     if (action.op != Op::backward_input) {
@@ -255,7 +252,7 @@ class RankPlanner {
   std::map<int, int> messages_;         // ring -> messages so far in this list
   std::map<int, int> most_messages_;    // ring -> messages of the list that has most
   std::map<int, HandOver> hand_overs_;  // ring -> parcels between the two stages
-  std::map<Key, ActionPlan> held_;
+  std::map<Key, IndexOfLifetime> held_;
 };
 
 void check_request(const PlanRequest& request) {

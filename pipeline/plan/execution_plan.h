@@ -45,6 +45,19 @@ struct PlanRequest {
 
 // Activation memory comes in pools of equal slots, one pool per lifetime (see model/stage.h) and size.
 enum class Lifetime : std::uint8_t { forward_to_input, forward_to_weight, input_to_weight };
+
+// An index for each lifetime, under the names that StageBytes and StageSlots have for it; -1: none.
+struct IndexOfLifetime {
+  int forward_to_input = -1;
+  int forward_to_weight = -1;
+  int input_to_weight = -1;
+
+  int& operator[](Lifetime lifetime) {
+    if (lifetime == Lifetime::forward_to_input) return forward_to_input;
+    return lifetime == Lifetime::forward_to_weight ? forward_to_weight : input_to_weight;
+  }
+};
+
 struct Pool {
   Lifetime lifetime = Lifetime::forward_to_input;
   std::int64_t slot_bytes = 0;
@@ -66,22 +79,41 @@ struct StagePlan {
   int stage = 0;  // virtual stage
   StageShape shape;
   StageBytes bytes;
-  int pools[3] = {-1, -1, -1};  // indices into RankPlan::pools by Lifetime; -1: nothing to keep
+  IndexOfLifetime pools;  // of RankPlan::pools; -1: nothing to keep
 };
 
-// What one action of a list works with: slots in its stage's pools (by Lifetime), and the buffers of its input and
-// output
-// (-1: none, it reads tokens, computes the loss or is a W).
+// What one action of a list works with: slots in its stage's pools, and the buffers of its input and output (-1: none,
+// it reads tokens, computes the loss or is a W).
 struct ActionPlan {
-  int slots[3] = {-1, -1, -1};
+  IndexOfLifetime slots;
   int input_ring = -1;
   int input_slot = -1;
   int output_ring = -1;
   int output_slot = -1;
 };
 
+// What an allocation is for. A rank makes at most one for each use, except for pools.
+enum class MemoryUse : std::uint8_t {
+  parameters,
+  low_parameters,    // in activation precision, where that is not fp32
+  spare_parameters,  // --optimizer-step optimistic
+  gradients,
+  group_gradients,
+  first_moment,
+  second_moment,
+  pool,
+  messages,
+  tokens,  // and targets, losses, logits
+  scratch,
+  workspace,  // of the device
+  norms       // and scalars of AdamW
+};
+inline constexpr std::size_t kMemoryUses = 13;
+
 struct MemoryLine {
-  std::string name;
+  MemoryUse use = MemoryUse::parameters;
+  int pool = -1;     // of RankPlan::pools, where that is the use
+  std::string name;  // for people
   std::int64_t bytes = 0;
 };
 
@@ -115,6 +147,7 @@ struct RankPlan {
   int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
 
   const StagePlan& stage_plan(int stage) const;
+  std::int64_t bytes_of(MemoryUse use) const;  // of all its lines
   std::int64_t total_bytes() const;
 };
 

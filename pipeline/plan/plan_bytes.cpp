@@ -24,6 +24,24 @@ std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
   return owned_atoms(plan.layout);
 }
 
+// Of every use but pools.
+const char* line_name(MemoryUse use) {
+  static constexpr std::array<const char*, kMemoryUses> kNames = {"parameters",
+                                                                  "parameters, bf16 copy",
+                                                                  "parameters, spare",
+                                                                  "gradients",
+                                                                  "gradients of one group",
+                                                                  "AdamW first moment",
+                                                                  "AdamW second moment",
+                                                                  "",
+                                                                  "message buffers",
+                                                                  "tokens and losses",
+                                                                  "scratch",
+                                                                  "kernel workspace",
+                                                                  "norms and scalars"};
+  return kNames[static_cast<std::size_t>(use)];
+}
+
 }  // namespace
 
 std::string pool_name(const Pool& pool) {
@@ -46,37 +64,48 @@ std::string format_bytes(std::int64_t bytes) {
 }
 
 void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
-  const auto line = [&](const char* name, std::int64_t bytes) {
-    if (bytes > 0) plan.memory.push_back({name, aligned(bytes)});
+  const auto line = [&](MemoryUse use, std::int64_t bytes) {
+    if (bytes > 0) plan.memory.push_back({use, -1, line_name(use), aligned(bytes)});
   };
   constexpr std::int64_t kFloat = sizeof(float);
   if (!request.computes) {
-    line(memory::messages, ring_bytes(plan));
+    line(MemoryUse::messages, ring_bytes(plan));
     return;
   }
-  line(memory::parameters, plan.layout.elements * kFloat);
+  line(MemoryUse::parameters, plan.layout.elements * kFloat);
   if (request.precision == Precision::bf16) {
-    line(memory::low_parameters, plan.layout.elements * element_size(request.precision));
+    line(MemoryUse::low_parameters, plan.layout.elements * element_size(request.precision));
   }
   if (request.training) {
-    if (request.spare_parameters) line(memory::spare_parameters, plan.layout.elements * kFloat);
-    line(memory::gradients, plan.layout.gradient_elements * kFloat);
+    if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
+    line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
     const bool bidirectional = request.schedule.placement.kind == Placement::Kind::bidirectional;
     if (request.batch.groups > 1 && !bidirectional) {
-      line(memory::group_gradients, plan.layout.gradient_elements * kFloat);
+      line(MemoryUse::group_gradients, plan.layout.gradient_elements * kFloat);
     }
-    line(memory::first_moment, plan.layout.elements * kFloat);
-    line(memory::second_moment, plan.layout.elements * kFloat);
+    line(MemoryUse::first_moment, plan.layout.elements * kFloat);
+    line(MemoryUse::second_moment, plan.layout.elements * kFloat);
   }
-  for (const Pool& pool : plan.pools) line(pool_name(pool).c_str(), pool.slots * pool.slot_bytes);
-  line(memory::messages, ring_bytes(plan));
+  for (std::size_t i = 0; i < plan.pools.size(); ++i) {
+    const Pool& pool = plan.pools[i];
+    if (pool.slots == 0) continue;
+    plan.memory.push_back(
+        {MemoryUse::pool, static_cast<int>(i), pool_name(pool), aligned(pool.slots * pool.slot_bytes)});
+  }
+  line(MemoryUse::messages, ring_bytes(plan));
   const std::int64_t numbers = aligned(request.batch.micro_batch_tokens() * kFloat);  // of one micro-batch
   const std::int64_t logits = request.batch.rows * request.model.padded_vocab() * element_size(request.precision);
-  line(memory::tokens,
+  line(MemoryUse::tokens,
        (plan.tokens.count() + 2 * plan.targets.count()) * numbers + (plan.gives_logits ? aligned(logits) : 0));
-  line(memory::scratch, plan.scratch_bytes);
-  line(memory::workspace, request.workspace_bytes);
-  line(memory::norms, summed_atoms(request, plan) * static_cast<std::int64_t>(sizeof(double)) + 256);
+  line(MemoryUse::scratch, plan.scratch_bytes);
+  line(MemoryUse::workspace, request.workspace_bytes);
+  line(MemoryUse::norms, summed_atoms(request, plan) * static_cast<std::int64_t>(sizeof(double)) + 256);
+}
+
+std::int64_t RankPlan::bytes_of(MemoryUse use) const {
+  std::int64_t bytes = 0;
+  for (const MemoryLine& line : memory) bytes += line.use == use ? line.bytes : 0;
+  return bytes;
 }
 
 std::int64_t RankPlan::total_bytes() const {

@@ -1,7 +1,6 @@
 #include "pipeline/train/executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -10,10 +9,6 @@
 
 namespace train_gpt {
 namespace {
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // True where the mb-th micro-batch is the last of its group: groups end at floor(m * g / G), g = 1 .. G.
 bool ends_group(int mb, int m, int groups) {
@@ -30,6 +25,10 @@ int messages_in(const std::vector<ActionPlan>& plans, int ring) {
 }
 
 }  // namespace
+
+Executor::List Executor::training_list() const {
+  return {plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions};
+}
 
 Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory)
     : device_(device),
@@ -55,7 +54,6 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
   progress_.resize(rank_plan_.stages.size());
   marks_.reserve(rank_plan_.actions.size());
   inputs_.reserve(rank_plan_.actions.size());
-  last_progress_ = steady_seconds();
 }
 
 void Executor::open() {
@@ -73,31 +71,37 @@ void Executor::train_step(float dloss, const std::function<void(std::size_t)>& a
   mode_ = Mode::training;
   dloss_ = dloss;
   clear_gradients();
-  run(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, after_action);
+  const std::size_t first = begin(rank_plan_.actions);
+  run_actions(training_list(), first, rank_plan_.actions.size(), after_action);
+  await_sends();
 }
 
 void Executor::validate() {
   mode_ = Mode::validation;
-  run(plan_.validation.actions(rank_plan_.rank), rank_plan_.validation, {});
+  begin(rank_plan_.validation);
+  run_actions({plan_.validation.actions(rank_plan_.rank), rank_plan_.validation}, 0, rank_plan_.validation.size(), {});
+  await_sends();
 }
 
 void Executor::next_logits(std::int64_t position) {
   mode_ = Mode::generation;
   position_ = position;
-  run(plan_.generation.actions(rank_plan_.rank), rank_plan_.generation, {});
+  begin(rank_plan_.generation);
+  run_actions({plan_.generation.actions(rank_plan_.rank), rank_plan_.generation}, 0, rank_plan_.generation.size(), {});
+  await_sends();
 }
 
 void Executor::train_ahead(float dloss) {
   mode_ = Mode::training;
   dloss_ = dloss;
-  begin_list();
+  forget_list();
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     // No more than is sent ahead, so that a message sent again after take_back() meets no receive of before.
     rings_[i].expected = rings_[i].ahead;
     post_receives(i);
   }
   is_ahead_ = true;
-  run_actions(plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions, 0, actions_ahead_, {});
+  run_actions(training_list(), 0, actions_ahead_, {});
   current_ = nullptr;
   phase_ = Phase::idle;
 }
@@ -123,22 +127,23 @@ void Executor::take_back() {
   is_ahead_ = false;
 }
 
-void Executor::run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
-                   const std::function<void(std::size_t)>& after_action) {
+// Starts the receives of a list. Returns the position of the first action that is left: 0, or behind those that ran
+// ahead.
+std::size_t Executor::begin(const std::vector<ActionPlan>& plans) {
   const bool goes_on = is_ahead_ && mode_ == Mode::training;
   if (is_ahead_ && !goes_on) throw std::logic_error("a training step has begun: nothing else can run");
-  if (!goes_on) begin_list();
+  if (!goes_on) forget_list();
   is_ahead_ = false;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
     rings_[i].expected = messages_in(plans, static_cast<int>(i));
     post_receives(i);
   }
-  run_actions(list, plans, goes_on ? actions_ahead_ : 0, list.size(), after_action);
-  await_sends();
+  return goes_on ? actions_ahead_ : 0;
 }
 
-void Executor::begin_list() {
+// What the last list left behind.
+void Executor::forget_list() {
   for (RingState& ring : rings_) ring.posted = ring.taken = ring.expected = 0;
   progress_.assign(rank_plan_.stages.size(), {});
   marks_.clear();
@@ -146,20 +151,21 @@ void Executor::begin_list() {
   next_missing_ = 0;
 }
 
-void Executor::run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
-                           std::size_t end, const std::function<void(std::size_t)>& after_action) {
+void Executor::run_actions(List list, std::size_t begin, std::size_t end,
+                           const std::function<void(std::size_t)>& after_action) {
   for (std::size_t i = begin; i < end; ++i) {
     ActionMarks marks;
-    current_ = &list[i];
+    const Action& action = list.actions[i];
+    const ActionPlan& plan = list.plans[i];
+    current_ = &action;
     marks.wait_begin = device_.mark();
-    wait_for(plans[i]);
+    wait_for(plan);
     marks.begin = device_.mark();
     if (extra_work_) extra_work_(i);
-    if (plan_.request.computes) work(list[i], plans[i]);
+    if (plan_.request.computes) work(action, plan);
     marks.end = device_.mark();
-    send(plans[i]);
+    send(plan);
     marks_.push_back(marks);
-    last_progress_ = steady_seconds();
     if (after_action) after_action(i);
   }
 }
@@ -224,19 +230,20 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
   void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
   const bool forward = action.op == Op::forward;
-  const StageSlots slots{.input = forward ? input : nullptr,
-                         .output = forward ? output : nullptr,
-                         .output_gradient = forward ? nullptr : input,
-                         .input_gradient = forward ? nullptr : output,
-                         .forward_to_input = memory_.pool_slot(stage_plan.pools[0], plan.slots[0]),
-                         .forward_to_weight = memory_.pool_slot(stage_plan.pools[1], plan.slots[1]),
-                         .input_to_weight = memory_.pool_slot(stage_plan.pools[2], plan.slots[2]),
-                         .scratch = memory_.scratch(),
-                         .tokens = memory_.tokens(action.micro_batch),
-                         .targets = memory_.targets(action.micro_batch),
-                         .losses = memory_.losses(action.micro_batch),
-                         .logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
-                         .logits_position = position_};
+  const StageSlots slots{
+      .input = forward ? input : nullptr,
+      .output = forward ? output : nullptr,
+      .output_gradient = forward ? nullptr : input,
+      .input_gradient = forward ? nullptr : output,
+      .forward_to_input = memory_.pool_slot(stage_plan.pools.forward_to_input, plan.slots.forward_to_input),
+      .forward_to_weight = memory_.pool_slot(stage_plan.pools.forward_to_weight, plan.slots.forward_to_weight),
+      .input_to_weight = memory_.pool_slot(stage_plan.pools.input_to_weight, plan.slots.input_to_weight),
+      .scratch = memory_.scratch(),
+      .tokens = memory_.tokens(action.micro_batch),
+      .targets = memory_.targets(action.micro_batch),
+      .losses = memory_.losses(action.micro_batch),
+      .logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
+      .logits_position = position_};
   if (forward) stage.forward(slots, parameters, dloss_, mode_ == Mode::training);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
@@ -334,7 +341,7 @@ void Executor::rehearse() {
     rehearse_list(Mode::validation, plan_.validation, rank_plan_.validation);
   }
   rehearse_list(Mode::generation, plan_.generation, rank_plan_.generation);
-  begin_list();
+  forget_list();
 }
 
 // The host may be ahead of the device: what holds the rank up is the first message that has not arrived.

@@ -64,8 +64,6 @@ class Executor {
   // What the rank does right now, for people: "waiting for the activation of micro-batch 3 from rank 0, for 2F3". Valid
   // at any time, also inside hooks.
   std::string doing();
-  // Time at which the rank last finished an action (steady clock, seconds).
-  double last_progress() const { return last_progress_; }
 
  private:
   struct StageProgress {
@@ -81,10 +79,14 @@ class Executor {
   };
 
   enum class Mode : std::uint8_t { training, validation, generation };
-  void run(const std::vector<Action>& list, const std::vector<ActionPlan>& plans,
-           const std::function<void(std::size_t)>& after_action);
-  void run_actions(const std::vector<Action>& list, const std::vector<ActionPlan>& plans, std::size_t begin,
-                   std::size_t end, const std::function<void(std::size_t)>& after_action);
+  // One rank's list, and parallel to it what each action works with.
+  struct List {
+    const std::vector<Action>& actions;
+    const std::vector<ActionPlan>& plans;
+  };
+  List training_list() const;
+  std::size_t begin(const std::vector<ActionPlan>& plans);
+  void run_actions(List list, std::size_t begin, std::size_t end, const std::function<void(std::size_t)>& after_action);
   // A message that an action of the list needs.
   struct Input {
     const Action* action = nullptr;
@@ -92,7 +94,7 @@ class Executor {
     Ticket ticket = 0;
   };
   const Input* missing_input();
-  void begin_list();
+  void forget_list();
   void await_sends();
   void post_receives(std::size_t ring);
   void wait_for(const ActionPlan& plan);
@@ -126,7 +128,6 @@ class Executor {
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
   int waiting_ring_ = -1;
-  double last_progress_ = 0;
 };
 
 }  // namespace train_gpt

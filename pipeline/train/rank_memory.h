@@ -2,8 +2,7 @@
 // live as long as it does.
 #pragma once
 
-#include <memory>
-#include <string>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -20,44 +19,45 @@ class RankMemory {
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;
 
-  float* parameters() const { return static_cast<float*>(line(parameters_)); }
-  void* low_parameters() const { return low_ >= 0 ? line(low_) : line(parameters_); }  // activation precision
-  float* spare_parameters() const { return static_cast<float*>(line(spare_)); }
-  float* gradients() const { return static_cast<float*>(line(gradients_)); }
-  float* group_gradients() const { return static_cast<float*>(line(group_)); }  // null with one group
-  float* first_moment() const { return static_cast<float*>(line(first_)); }
-  float* second_moment() const { return static_cast<float*>(line(second_)); }
-  void* scratch() const { return line(scratch_); }
+  // Null where the plan has none.
+  float* parameters() const { return floats(MemoryUse::parameters); }
+  void* low_parameters() const;  // activation precision: in fp32 the parameters themselves
+  float* spare_parameters() const { return floats(MemoryUse::spare_parameters); }
+  float* gradients() const { return floats(MemoryUse::gradients); }
+  float* group_gradients() const { return floats(MemoryUse::group_gradients); }  // null with one group
+  float* first_moment() const { return floats(MemoryUse::first_moment); }
+  float* second_moment() const { return floats(MemoryUse::second_moment); }
+  void* scratch() const { return of(MemoryUse::scratch); }
   void* pool_slot(int pool, int slot) const;     // null for -1
   void* ring_slot(int ring, int slot) const;     // null for -1
   std::int32_t* tokens(int micro_batch) const;   // null unless in RankPlan::tokens
   std::int32_t* targets(int micro_batch) const;  // null unless in RankPlan::targets
   float* losses(int micro_batch) const;          // likewise
   void* next_logits() const;                     // (B,Vp); null unless RankPlan::gives_logits
-  double* atom_sums() const { return static_cast<double*>(line(norms_)); }
+  double* atom_sums() const { return static_cast<double*>(of(MemoryUse::norms)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums
 
   // parameters() and spare_parameters() change places.
-  void swap_parameters() { std::swap(parameters_, spare_); }
+  void swap_parameters() { std::swap(at(MemoryUse::parameters), at(MemoryUse::spare_parameters)); }
   void zero_gradients();
   void zero_messages();
 
-  std::int64_t allocated_bytes() const { return allocated_; }
   const RankPlan& plan() const { return plan_; }
 
  private:
-  void zero_line(int index);
-  void* line(int index) const { return index < 0 ? nullptr : blocks_[static_cast<std::size_t>(index)]; }
-  int find(const std::string& name) const;
+  void*& at(MemoryUse use) { return blocks_[static_cast<std::size_t>(use)]; }
+  void* of(MemoryUse use) const { return blocks_[static_cast<std::size_t>(use)]; }
+  float* floats(MemoryUse use) const { return static_cast<float*>(of(use)); }
+  void allocate(const MemoryLine& line);
+  void zero(MemoryUse use);
+  void release();
   char* token_block(int blocks) const;
 
   Device& device_;
   const RankPlan& plan_;
-  std::vector<void*> blocks_;    // parallel to plan_.memory
-  std::vector<int> pool_lines_;  // pool -> line
+  std::array<void*, kMemoryUses> blocks_{};  // by MemoryUse
+  std::vector<void*> pools_;                 // parallel to plan_.pools
   std::vector<std::int64_t> ring_offsets_;
-  int parameters_, low_, spare_, gradients_, group_, first_, second_, scratch_, messages_, tokens_, norms_;
-  std::int64_t allocated_ = 0;
   std::int64_t token_stride_ = 0;
 };
 

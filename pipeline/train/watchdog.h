@@ -29,7 +29,6 @@ class Watchdog {
   // From the idle hook, likewise; also throws std::runtime_error when a rank of this host that is inside a step shows
   // no sign of life for kStalledSeconds, or when this wait has lasted kLongestWaitSeconds (ranks of other hosts).
   void while_waiting();
-  void wait_is_over() { waiting_since_ = 0; }
 
   // Marks this rank as failed and gives the others a moment to say where they were.
   void announce(const std::string& why);

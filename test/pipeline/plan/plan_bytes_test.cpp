@@ -75,9 +75,9 @@ bool has_mlp(const RankPlan& plan) {
 }
 
 // From step to step.
-bool lasts(const std::string& line) {
-  return line == memory::parameters || line == memory::gradients || line == memory::group_gradients ||
-         line == memory::first_moment || line == memory::second_moment;
+bool lasts(MemoryUse use) {
+  return use == MemoryUse::parameters || use == MemoryUse::gradients || use == MemoryUse::group_gradients ||
+         use == MemoryUse::first_moment || use == MemoryUse::second_moment;
 }
 
 // Adds to `run` that every rank compares its plan with what it allocated and used.
@@ -94,7 +94,7 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
     EXPECT_EQ(device->allocated(), plan.total_bytes()) << what;
     // What the rehearsal before the first step wrote does not count, where it leaves nothing for the steps.
     for (std::size_t i = 0; i < plan.memory.size(); ++i) {
-      if (!lasts(plan.memory[i].name)) WatchedDevice::mark_unused(device->blocks()[i]);
+      if (!lasts(plan.memory[i].use)) WatchedDevice::mark_unused(device->blocks()[i]);
     }
   };
   run.after_training = [what, replicas = run.replicas](Trainer& trainer) {
@@ -106,8 +106,8 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
       const WatchedDevice::Block& block = device->blocks()[i];
       // The operations' own workspace serves the largest of them, which not every rank has. All replicas have the plan
       // of the first, which alone sums squares.
-      if (plan.memory[i].name == memory::workspace && !has_mlp(plan)) continue;
-      if (plan.memory[i].name == memory::norms && replicas > 1) continue;
+      if (plan.memory[i].use == MemoryUse::workspace && !has_mlp(plan)) continue;
+      if (plan.memory[i].use == MemoryUse::norms && replicas > 1) continue;
       EXPECT_EQ(WatchedDevice::used(block), plan.memory[i].bytes)
           << what << ", rank " << plan.rank << ", " << plan.memory[i].name << ": nothing was ever written to byte "
           << WatchedDevice::first_unused(block);
@@ -200,12 +200,6 @@ Plan plan_of(const std::string& schedule, int p, int m) {
   return make_plan(request);
 }
 
-std::int64_t bytes_of(const RankPlan& rank, const std::string& name) {
-  std::int64_t bytes = 0;
-  for (const MemoryLine& line : rank.memory) bytes += line.name == name ? line.bytes : 0;
-  return bytes;
-}
-
 TEST(Memory, FirstStageHoldsWhatTheScheduleSays) {
   for (const auto& [schedule, slots] :
        std::vector<std::pair<std::string, int>>{{"gpipe", 8}, {"1f1b", 4}, {"zb-h1", 4}, {"zb-h2", 7}}) {
@@ -229,7 +223,7 @@ TEST(Memory, GrowsWithMicroBatchesOnlyWhereTheScheduleSaysSo) {
       const Plan few = plan_of(schedule, p, 4 * p), many = plan_of(schedule, p, 16 * p);
       for (std::size_t r = 0; r < few.ranks.size(); ++r) {
         const auto bytes = [&](const Plan& plan) {
-          return plan.ranks[r].total_bytes() - bytes_of(plan.ranks[r], memory::tokens);
+          return plan.ranks[r].total_bytes() - plan.ranks[r].bytes_of(MemoryUse::tokens);
         };
         if (keeps_all) {
           EXPECT_GT(bytes(many), bytes(few)) << schedule << " p=" << p << " rank " << r;
