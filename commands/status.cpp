@@ -27,11 +27,11 @@ std::string condition(const RankState& state) {
 }  // namespace
 
 int run_status(const Options& options) {
-  const std::string& directory = options.run.output;
+  const std::string directory = options.run.output.empty() ? kLatestRun : options.run.output;
   const std::vector<RankState> states = read_states(directory);
   if (states.empty()) {
     throw std::invalid_argument("no run has left its state in '" + directory +
-                                "': give the --output directory of a training run, as in: train_gpt status out");
+                                "': give the folder of a training run, as in: train_gpt status out/run-1");
   }
   std::vector<std::vector<std::string>> rows = {{"rank", "host", "process", "step", "state", "doing"}};
   for (const RankState& state : states) {

@@ -32,7 +32,9 @@ TemporaryFile::TemporaryFile(const std::string& path)
     throw std::invalid_argument("cannot write '" + path + "': it is " +
                                 (folder_named ? "a directory; name a file in it" : "not a regular file; name another"));
   }
-  descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Whatever has this name, a left-over or a link that someone planted, is not written to.
+  unlink(temporary_path_.c_str());
+  descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw std::invalid_argument("cannot write '" + path + "': " + std::strerror(errno));
   buffer_.reserve(kBufferBytes);
 }

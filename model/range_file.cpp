@@ -47,12 +47,14 @@ std::string temporary_name(const std::string& path) { return path + ".tmp"; }
 
 void create_range_file(const std::string& path, std::int64_t bytes) {
   check_replaceable(path);
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  unlink(path.c_str());  // a file of this name may have other links, which would be written to
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (file.get() < 0) fail(path, "create the file");
   if (ftruncate(file.get(), bytes) != 0) fail(path, "make room for " + std::to_string(bytes) + " bytes");
 }
 
-RangeFile::RangeFile(const std::string& path) : path_(path), descriptor_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
+RangeFile::RangeFile(const std::string& path)
+    : path_(path), descriptor_(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC)) {
   if (descriptor_ < 0) fail(path_, "open the file for writing");
 }
 

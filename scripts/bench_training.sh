@@ -27,7 +27,7 @@ train() {
   watch_memory "$1" &
   local watcher=$!
   "$mpirun" -n "$2" "$program" train --train-data "$work/tokens.bin" --model d12 --vocab 50257 --seq-len 64 \
-    --micro-batches "$4" --micro-batch-size "$5" --steps "$steps" --threads "$3" --output "$work/$1" >"$work/$1.txt" 2>&1 ||
+    --micro-batches "$4" --micro-batch-size "$5" --steps "$steps" --threads "$3" --output "$work/$1" --overwrite >"$work/$1.txt" 2>&1 ||
     { tail -n 5 "$work/$1.txt" >&2; kill $watcher; return 1; }
   kill $watcher 2>/dev/null
   python3 - "$work/$1/log.jsonl" <<'PYTHON'

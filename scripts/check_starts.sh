@@ -14,7 +14,7 @@ for ranks in 2 4 8; do
     for ((i = 0; i < starts; ++i)); do
       if timeout 60 "$mpirun" -n "$ranks" "$program" train --train-data "$work/tokens.bin" --layers 7 --heads 2 --hidden 16 \
         --seq-len 8 --micro-batch-size 1 --micro-batches 16 --schedule "$schedule" --steps 2 --partition uniform --threads 1 \
-        --output "$work/out" >"$work/log" 2>&1; then
+        --output "$work/out" --overwrite >"$work/log" 2>&1; then
         passed=$((passed + 1))
       else
         failed=$((failed + 1))

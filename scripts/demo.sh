@@ -17,7 +17,7 @@ say "a small GPT on 2 ranks, 1F1B schedule"
 "$mpirun" -n 2 "$program" train --train-data "$out/train.bin" --val-data "$out/val.bin" \
   --layers 4 --heads 4 --hidden 128 --seq-len 128 --max-seq-len 128 --micro-batch-size 4 --micro-batches 8 \
   --learning-rate 2e-3 --warmup-steps 30 --steps 350 --val-every 100 --val-batches 2 \
-  --output "$out" --svg "$out/timeline.svg"
+  --output "$out" --overwrite --svg "$out/timeline.svg"
 
 say "what it writes now"
 "$program" generate --init "$out/model.bin" --prompt "// The pipeline" --tokens 200 --temperature 0.7

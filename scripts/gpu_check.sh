@@ -42,7 +42,7 @@ train() {
   local ranks=$1 folder=$2
   shift 2
   [ "$(left)" -gt 5 ] || { echo "$limit s are over" >"$folder.err"; return 1; }
-  timeout "$(left)" "$mpirun" -n "$ranks" $build/train_gpt --device "$device" --output "$folder" "$@" >"$folder.out" 2>"$folder.err"
+  timeout "$(left)" "$mpirun" -n "$ranks" $build/train_gpt --device "$device" --output "$folder" --overwrite "$@" >"$folder.out" 2>"$folder.err"
   local status=$?
   [ $status -ne 124 ] || echo "$limit s are over" >>"$folder.err"
   return $status

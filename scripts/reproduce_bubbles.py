@@ -56,7 +56,7 @@ def train(options, name, schedule, p, m, extra):
     """Median of measured bubbles without the first step, and the predicted one."""
     folder = options.output / f"{name}_{schedule}_p{p}"
     run(["mpirun", "-n", str(p), options.program, "train", "--schedule", schedule, "--micro-batches", str(m),
-         "--steps", str(options.steps + 1), "--output", str(folder), "--svg", str(folder) + ".svg"] + extra)
+         "--steps", str(options.steps + 1), "--output", str(folder), "--overwrite", "--svg", str(folder) + ".svg"] + extra)
     steps = events(folder, "step")[1:]
     return statistics.median(step["bubble"] for step in steps), steps[0]["bubble_predicted"]
 

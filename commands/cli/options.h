@@ -19,6 +19,9 @@ namespace train_gpt {
 // Where `make demo` puts the tokens that it prepares from the project's own sources.
 inline constexpr const char* kDemoTrainData = "out/demo/train.bin";
 
+// The run in out/ that began last (commands/run/run_folder.h): what commands look at that are told no folder.
+inline constexpr const char* kLatestRun = "out/latest";
+
 // --max-seq-len if neither it nor a model file is given.
 inline constexpr std::int64_t kDefaultMaxSeqLen = 1024;
 
@@ -86,10 +89,11 @@ struct RunOptions {
   std::int64_t val_every = 100;       // steps; 0: only after the last. Without val_data: never
   std::int64_t val_batches = 4;       // of rows() rows
   std::int64_t sample_every = 0;      // steps; 0: never
-  std::string output = "out";         // directory of log.jsonl and checkpoints (status: the word DIR)
+  std::string output;                 // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
+  bool overwrite = false;             // give up the run that is in `output`
   std::int64_t checkpoint_every = 0;  // steps; 0: only after the last
   int keep = 3;                       // newest checkpoints that are kept
-  std::string resume;                 // "latest", a path, or empty: start anew
+  std::string resume;                 // "latest", "auto", a path, or empty: start anew
   std::string trace;                  // Chrome trace file; empty: none
   std::string svg;                    // timeline of one step; empty: none
   int threads = 0;                    // per rank; 0: OMP_NUM_THREADS, else cores / ranks on the host

@@ -84,6 +84,11 @@ void check_batch(const Options& options) {
 }
 
 void check_training(const Options& options, const Given& given) {
+  if (options.run.overwrite && options.run.output.empty())
+    refuse("--overwrite needs --output DIR, the folder to empty");
+  if (options.run.overwrite && !options.run.resume.empty()) {
+    refuse("--overwrite and --resume contradict each other: the one gives up the run that the other goes on with");
+  }
   if (options.command != Command::train) return;
   const std::string validation = first_given(given, {"val-every", "val-batches"});
   if (!validation.empty() && options.data.val_data.empty()) refuse(validation + " needs --val-data");

@@ -5,13 +5,18 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "model/file_checksum.h"
+#include "model/optimizer.h"
+
 namespace train_gpt {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "train_gpt checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+// The last member of the text. What precedes it is what it is the checksum of.
+constexpr const char* kChecksumMember = "\n  \"checksum\": \"";
 
 std::string exact(double value) {
   std::array<char, 32> text{};
@@ -38,11 +43,30 @@ std::map<std::string, std::int64_t> sizes_of(const ModelConfig& model) {
           {"max-seq-len", model.max_seq_len}};
 }
 
+std::string checksum_of(std::string_view text) {
+  const std::uint64_t hash = hash_bytes(std::as_bytes(std::span(text)));
+  return combined_hash({&hash, 1});
+}
+
+// Throws unless the text has the checksum that it names. False: it names none.
+bool verified(const std::string& text) {
+  const std::size_t at = text.rfind(kChecksumMember);
+  if (at == std::string::npos) return false;
+  const std::string named = text.substr(at + std::string_view(kChecksumMember).size(), 16);
+  if (const std::string found = checksum_of(std::string_view(text).substr(0, at)); found != named) {
+    throw std::invalid_argument("it is damaged or was edited: its text has the checksum " + found +
+                                ", another than it names");
+  }
+  return true;
+}
+
 }  // namespace
 
 CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& model, const BatchShape& batch,
-                                   std::int64_t windows) {
+                                   std::int64_t windows, std::vector<FileIdentity> data, std::string arithmetic) {
   CheckpointManifest manifest;
+  manifest.data = std::move(data);
+  manifest.arithmetic = std::move(arithmetic);
   manifest.model = model;
   manifest.order = {{"seq-len", batch.seq_len},
                     {"rows per step", batch.step_rows()},
@@ -60,6 +84,8 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
                        {"eps", exact(optimizer.eps)},
                        {"grad-clip", exact(optimizer.grad_clip)},
                        {"steps", std::to_string(options.run.steps)},
+                       // With rows per step and groups it settles the order of all sums.
+                       {"micro-batch-size", std::to_string(batch.rows)},
                        // d replicas are d groups of the sum
                        {"groups of micro-batches", std::to_string(batch.groups * batch.replicas)}};
   return manifest;
@@ -70,47 +96,91 @@ std::string to_json(const CheckpointManifest& manifest) {
   for (const CheckpointManifest::File& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
   }
+  Json data = Json::array();
+  for (const FileIdentity& file : manifest.data) {
+    data.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
+  }
   Json model = sizes_of(manifest.model);
   model["tied"] = manifest.model.tied;
-  const Json json = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"step", manifest.step},
-                     {"written", manifest.written},
-                     {"model", model},
-                     {"order", manifest.order},
-                     {"training", manifest.training},
-                     {"parameter_hash", manifest.parameter_hash},
-                     {"files", files}};
-  return json.dump(2) + "\n";
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"step", manifest.step},
+               {"counter", manifest.counter},
+               {"run", manifest.run},
+               {"loss", manifest.loss ? Json(*manifest.loss) : Json(nullptr)},
+               {"written", manifest.written},
+               {"arithmetic", manifest.arithmetic},
+               {"model", model},
+               {"order", manifest.order},
+               {"data", data},
+               {"training", manifest.training},
+               {"parameter_hash", manifest.parameter_hash},
+               {"files", files},
+               {"checksum", std::string(16, '0')}};
+  // Names of files may hold bytes that are no UTF-8, JSON may not.
+  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::size_t at = text.rfind(kChecksumMember);
+  const std::string checksum = checksum_of(std::string_view(text).substr(0, at));
+  return text.replace(at + std::string_view(kChecksumMember).size(), checksum.size(), checksum);
 }
 
+namespace {
+
+std::int64_t count_in(const Json& json, const char* name) {
+  const Json& value = json.at(name);
+  if (!value.is_number_integer() || value < 0 || value > INT64_MAX) {
+    throw std::invalid_argument(std::string("it is damaged: \"") + name + "\" is " + value.dump());
+  }
+  return value.get<std::int64_t>();
+}
+
+CheckpointManifest parsed(const Json& json, bool has_checksum) {
+  if (json.at("format") != kFormat) throw std::invalid_argument("it is not the manifest of a checkpoint");
+  const std::int64_t version = count_in(json, "version");
+  if (version < 1 || version > kVersion) {
+    throw std::invalid_argument("it has version " + std::to_string(version) + ", known are 1 to " +
+                                std::to_string(kVersion));
+  }
+  if (has_checksum != (version > 1)) throw std::invalid_argument("it is damaged: its version and checksum disagree");
+  CheckpointManifest manifest;
+  manifest.step = count_in(json, "step");
+  json.at("written").get_to(manifest.written);
+  if (version > 1) {
+    manifest.counter = count_in(json, "counter");
+    json.at("run").get_to(manifest.run);
+    if (const Json& loss = json.at("loss"); !loss.is_null()) manifest.loss = loss.get<double>();
+    json.at("arithmetic").get_to(manifest.arithmetic);
+    for (const Json& file : json.at("data")) {
+      manifest.data.push_back({file.at("name"), count_in(file, "bytes"), file.at("checksum")});
+    }
+  }
+  const Json& model = json.at("model");
+  manifest.model.layers = count_in(model, "layers");
+  manifest.model.heads = count_in(model, "heads");
+  manifest.model.hidden = count_in(model, "hidden");
+  manifest.model.vocab = count_in(model, "vocab");
+  manifest.model.max_seq_len = count_in(model, "max-seq-len");
+  model.at("tied").get_to(manifest.model.tied);
+  json.at("order").get_to(manifest.order);
+  json.at("training").get_to(manifest.training);
+  json.at("parameter_hash").get_to(manifest.parameter_hash);
+  for (const Json& file : json.at("files")) {
+    manifest.files.push_back({file.at("name"), count_in(file, "bytes"), file.at("checksum")});
+  }
+  return manifest;
+}
+
+}  // namespace
+
 CheckpointManifest manifest_from_json(const std::string& text) {
+  const bool has_checksum = verified(text);
+  // Nothing of the text is quoted: bytes that nobody meant for a terminal could be in it.
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw std::invalid_argument("it is damaged: it is no JSON");
   try {
-    const Json json = Json::parse(text);
-    if (json.at("format") != kFormat) throw std::invalid_argument("it is not the manifest of a checkpoint");
-    if (json.at("version") != kVersion) {
-      throw std::invalid_argument("it has version " + json.at("version").dump() + ", known is " +
-                                  std::to_string(kVersion));
-    }
-    CheckpointManifest manifest;
-    json.at("step").get_to(manifest.step);
-    json.at("written").get_to(manifest.written);
-    const Json& model = json.at("model");
-    model.at("layers").get_to(manifest.model.layers);
-    model.at("heads").get_to(manifest.model.heads);
-    model.at("hidden").get_to(manifest.model.hidden);
-    model.at("vocab").get_to(manifest.model.vocab);
-    model.at("max-seq-len").get_to(manifest.model.max_seq_len);
-    model.at("tied").get_to(manifest.model.tied);
-    json.at("order").get_to(manifest.order);
-    json.at("training").get_to(manifest.training);
-    json.at("parameter_hash").get_to(manifest.parameter_hash);
-    for (const Json& file : json.at("files")) {
-      manifest.files.push_back({file.at("name"), file.at("bytes"), file.at("checksum")});
-    }
-    return manifest;
-  } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(std::string("it is damaged: ") + error.what());
+    return parsed(json, has_checksum);
+  } catch (const nlohmann::json::exception&) {
+    throw std::invalid_argument("it is damaged: a member is missing or of another type");
   }
 }
 
@@ -136,6 +206,43 @@ void require_equal(const std::map<std::string, std::int64_t>& saved, const std::
 
 }  // namespace
 
+namespace {
+
+void require_same_data(const CheckpointManifest& saved, const CheckpointManifest& now, const std::string& checkpoint) {
+  if (saved.data.empty() || saved.data == now.data) return;
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument("--resume " + checkpoint + ": " + what +
+                                ". Resume with the files that the run began with, or begin a new run from the "
+                                "checkpoint's model.bin with --init");
+  };
+  const auto differing = std::mismatch(saved.data.begin(), saved.data.end(), now.data.begin(), now.data.end());
+  if (differing.first == saved.data.end() || differing.second == now.data.end()) {
+    refuse("--train-data names " + std::to_string(now.data.size()) + " token files, but the checkpoint has " +
+           std::to_string(saved.data.size()));
+  }
+  const auto told = [](const FileIdentity& file) {
+    return file.name + " (" + std::to_string(file.bytes) + " bytes, checksum " + file.checksum + ")";
+  };
+  refuse("token file " + std::to_string(differing.first - saved.data.begin() + 1) + " of --train-data is " +
+         told(*differing.second) + ", but the checkpoint has " + told(*differing.first));
+}
+
+// The rate of a curve that is over would jump back to where a longer curve is at this step.
+void require_same_curve(const CheckpointManifest& saved, const CheckpointManifest& now, std::int64_t steps,
+                        const std::string& checkpoint) {
+  const auto shape = now.training.find("lr-schedule");
+  const auto total = saved.training.find("steps");
+  if (shape == now.training.end() || shape->second == "constant" || total == saved.training.end()) return;
+  if (total->second != std::to_string(saved.step) || steps <= saved.step) return;
+  throw std::invalid_argument(
+      "--resume " + checkpoint + ": the run is finished, its learning rate has come to the end of the " +
+      shape->second + " curve over " + total->second + " steps. --steps " + std::to_string(steps) +
+      " would make it jump to the middle of another curve. Begin a new run from the checkpoint's "
+      "model.bin with --init, or go on with --lr-schedule constant");
+}
+
+}  // namespace
+
 void require_same_run(const CheckpointManifest& saved, const CheckpointManifest& now, std::int64_t steps,
                       const std::string& checkpoint) {
   auto saved_sizes = sizes_of(saved.model);
@@ -146,15 +253,21 @@ void require_same_run(const CheckpointManifest& saved, const CheckpointManifest&
   require_equal(saved.order, now.order, checkpoint,
                 "this would change the order of the samples. Resume with the same, or begin a new run from the "
                 "checkpoint's model.bin with --init");
-  if (saved.step >= steps) {
+  require_same_data(saved, now, checkpoint);
+  if (saved.step > steps) {
     throw std::invalid_argument("--resume " + checkpoint + ": the checkpoint was written after " +
-                                std::to_string(saved.step) + " steps, so --steps " + std::to_string(steps) +
-                                " (the total) leaves nothing to do; raise it");
+                                std::to_string(saved.step) + " steps, more than --steps " + std::to_string(steps) +
+                                " (the total); raise it, or resume an earlier checkpoint");
   }
+  require_same_curve(saved, now, steps, checkpoint);
 }
 
 std::vector<std::string> changed_settings(const CheckpointManifest& saved, const CheckpointManifest& now) {
   std::vector<std::string> lines;
+  if (!saved.arithmetic.empty() && saved.arithmetic != now.arithmetic) {
+    lines.push_back("the arithmetic was " + saved.arithmetic + " when the checkpoint was written and is " +
+                    now.arithmetic + " now: the last bits of sums may differ from those of a run without a break");
+  }
   for (const auto& [name, value] : now.training) {
     const auto found = saved.training.find(name);
     if (found == saved.training.end() || found->second == value) continue;

@@ -1,13 +1,17 @@
 // The manifest of a checkpoint: what the run was, where it was, and what its files must be. It is written last, so a
-// folder with a manifest is a complete checkpoint.
+// folder with a manifest is a complete checkpoint; and it carries a checksum of itself, so a folder whose manifest can
+// be read is the one that was written.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "commands/cli/options.h"
+#include "commands/run/file_identity.h"
 #include "model/config.h"
 #include "pipeline/plan/execution_plan.h"
 
@@ -20,27 +24,41 @@ struct CheckpointManifest {
     std::string checksum;  // pipeline/train/file_agreement.h
   };
 
-  std::int64_t step = 0;  // steps taken; the run goes on with this one (they count from 0)
-  double written = 0;     // seconds since 1970
+  std::int64_t step = 0;       // steps taken; the run goes on with this one (they count from 0)
+  std::int64_t counter = 0;    // checkpoints that the run had written before this one, over all its resumes
+  std::string run;             // id of the run that wrote it (run_folder.h); empty: by a program of before ids
+  std::optional<double> loss;  // of the last step taken, for the end event of a run that has no step left
+  double written = 0;          // seconds since 1970, for people: clocks are set back
+  // What the bits of sums depend on beside all that follows; empty: not recorded.
+  std::string arithmetic;
   ModelConfig model;
   // What the sample order follows from (data/sample_order.h), by the names of the options.
   std::map<std::string, std::int64_t> order;
+  std::vector<FileIdentity> data;  // the token files, in the order of their windows; empty: not recorded
   // What else the numbers of a run depend on; a resumed run may change it, and says so.
   std::map<std::string, std::string> training;
   std::string parameter_hash;  // of the memory that was written
   std::vector<File> files;
+
+  // Later is further on. Time does not count.
+  std::strong_ordering progress(const CheckpointManifest& other) const {
+    return step != other.step ? step <=> other.step : counter <=> other.counter;
+  }
 };
 
-// Of a run with these options; step, time, hash and files are left to fill in. windows: of the training data.
+// Of a run with these options; step, counter, run, time, hash and files are left to fill in. windows: of the training
+// data; data: its files; arithmetic: of the device.
 CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& model, const BatchShape& batch,
-                                   std::int64_t windows);
+                                   std::int64_t windows, std::vector<FileIdentity> data, std::string arithmetic);
 
 std::string to_json(const CheckpointManifest& manifest);
-// Throws std::invalid_argument saying what is wrong with the text.
+// Reads version 2, and version 1, which had neither checksum nor counter. Throws std::invalid_argument saying what is
+// wrong with the text.
 CheckpointManifest manifest_from_json(const std::string& text);
 
 // Throws std::invalid_argument naming the first setting of `now` that contradicts the checkpoint: sizes of the model,
-// what changes the sample order, a total of `steps` that is reached already.
+// token files, what changes the sample order, a total of `steps` that is exceeded already, a finished learning-rate
+// curve that would be stretched.
 void require_same_run(const CheckpointManifest& saved, const CheckpointManifest& now, std::int64_t steps,
                       const std::string& checkpoint);
 // One line for every setting that may change and did.

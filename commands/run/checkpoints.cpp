@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "commands/run/told.h"
 #include "model/range_file.h"
 #include "pipeline/train/file_agreement.h"
 
@@ -42,17 +43,36 @@ Candidate read_candidate(const std::string& folder) {
   return candidate;
 }
 
-// The folders in DIR/checkpoints: those with a manifest first, the one that was written last before all others.
+// "step-<digits>", and nothing of before or behind it, is a checkpoint of a run; "step-<digits>.<suffix>" with a suffix
+// of ours is one on its way in or out. All other names are people's, and are left alone.
+constexpr const char* kPartial = ".partial";    // being written
+constexpr const char* kReplaced = ".replaced";  // giving its name to another; may be the only complete one
+constexpr const char* kRemoved = ".removed";    // being removed
+bool is_step_name(std::string_view name, std::string_view suffix) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return false;
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(suffix.size());
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// The folders in DIR/checkpoints that a run made: those with a manifest first, the one that is furthest on before all
+// others.
 std::vector<Candidate> candidates_in(const std::string& output) {
   std::vector<Candidate> candidates;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(output + "/checkpoints", error)) {
-    if (entry.is_directory(error)) candidates.push_back(read_candidate(entry.path().string()));
+    const std::string name = entry.path().filename().string();
+    const bool ours = is_step_name(name, "") || is_step_name(name, kReplaced) || is_step_name(name, kPartial);
+    if (!ours || !entry.is_directory(error)) continue;
+    candidates.push_back(read_candidate(entry.path().string()));
+    std::string& wrong = candidates.back().wrong;
+    if (is_step_name(name, kPartial) && wrong.empty()) wrong = "it was being written";
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     if (a.wrong.empty() != b.wrong.empty()) return a.wrong.empty();
-    if (a.manifest.written != b.manifest.written) return a.manifest.written > b.manifest.written;
-    return a.manifest.step != b.manifest.step ? a.manifest.step > b.manifest.step : a.folder > b.folder;
+    const auto order = a.manifest.progress(b.manifest);
+    return order != 0 ? order > 0 : a.folder > b.folder;
   });
   return candidates;
 }
@@ -81,60 +101,87 @@ void rename_folder(const std::string& from, const std::string& to) {
   if (error) throw std::runtime_error(from + ": cannot be renamed to " + to + ": " + error.message());
 }
 
-// Puts `partial` in the place of `folder`. A complete checkpoint of that name (an earlier run's) stays beside it, and
-// can be found, until the new one has its manifest.
-void take_place(const std::string& partial, const std::string& folder, const std::string& replaced) {
+// At no moment is there half a folder under a name that counts.
+void remove_checkpoint(const std::string& folder) {
+  const std::string removed = folder + kRemoved;
+  remove_folder(removed);
+  rename_folder(folder, removed);
+  remove_folder(removed);
+}
+
+// Puts `partial` in the place of `folder`. What has this name already stays beside it, and can be found, until then.
+void take_place(const std::string& partial, const std::string& folder) {
   const fs::file_status existing = fs::symlink_status(folder);
   if (fs::exists(existing)) {
     if (!fs::is_directory(existing)) {
       throw std::runtime_error(folder + ": is not a folder and would be replaced by a checkpoint: move it away");
     }
-    if (read_candidate(folder).wrong.empty()) {
-      remove_folder(replaced);
-      rename_folder(folder, replaced);
-    } else {
-      remove_folder(folder);
-    }
+    remove_folder(folder + kReplaced);
+    rename_folder(folder, folder + kReplaced);
   }
   rename_folder(partial, folder);
   sync_directory(fs::path(folder).parent_path().string());
+  remove_folder(folder + kReplaced);
 }
 
-void remove_older(const std::string& output, int keep) {
-  const std::vector<Candidate> candidates = candidates_in(output);
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const bool complete = candidates[i].wrong.empty();
-    const bool left_over = !complete && fs::path(candidates[i].folder).extension() == ".partial";
-    if (left_over || (complete && i >= static_cast<std::size_t>(keep))) remove_folder(candidates[i].folder);
+// What runs of this folder that were ended left there. The run is alone in its folder (run_lock.h).
+void remove_left_overs(const std::string& output) {
+  std::vector<std::string> left_over;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output + "/checkpoints", error)) {
+    const std::string name = entry.path().filename().string();
+    const std::string folder = entry.path().string();
+    if (is_step_name(name, kPartial) || is_step_name(name, kRemoved)) left_over.push_back(folder);
+    if (!is_step_name(name, kReplaced)) continue;
+    const std::string replacing = folder.substr(0, folder.size() - std::string_view(kReplaced).size());
+    if (read_candidate(replacing).wrong.empty()) left_over.push_back(folder);
+  }
+  for (const std::string& folder : left_over) remove_folder(folder);
+}
+
+// Removes the checkpoints of this run beyond the `keep` that are furthest on; never `written`.
+void remove_older(const std::string& output, const std::string& run, int keep, const std::string& written) {
+  int counted = 0;
+  for (const Candidate& candidate : candidates_in(output)) {
+    if (!candidate.wrong.empty() || candidate.manifest.run != run) continue;
+    if (++counted > keep && candidate.folder != written) remove_checkpoint(candidate.folder);
   }
 }
 
 std::int64_t size_of(const std::string& path) { return static_cast<std::int64_t>(MappedFile(path).bytes().size()); }
 
-// A string of rank 0, on all ranks.
-std::string told_by_first(Communicator& world, std::string text) {
-  auto size = static_cast<std::int64_t>(text.size());
-  world.broadcast_host(&size, sizeof size, 0);
-  text.resize(static_cast<std::size_t>(size));
-  if (size > 0) world.broadcast_host(text.data(), size, 0);
+// Texts of any bytes in one: each behind its length.
+void pack(std::string& packed, const std::string& text) {
+  const std::uint64_t size = text.size();
+  packed.append(reinterpret_cast<const char*>(&size), sizeof size);
+  packed += text;
+}
+std::string unpack(std::string_view& packed) {
+  std::uint64_t size = 0;
+  std::memcpy(&size, packed.data(), sizeof size);
+  std::string text(packed.substr(sizeof size, size));
+  packed.remove_prefix(sizeof size + size);
   return text;
 }
 
 // Rank 0 looks, since only one rank's view of a folder that may change is the same for all.
 std::vector<Candidate> agreed_candidates(Communicator& world, const std::string& wanted, const std::string& output) {
-  nlohmann::json list = nlohmann::json::array();
+  std::string seen;
   if (world.rank() == 0) {
-    const std::vector<Candidate> seen =
-        wanted == "latest" ? candidates_in(output) : std::vector<Candidate>{read_candidate(wanted)};
-    for (const Candidate& one : seen) {
-      list.push_back(
-          {{"folder", one.folder}, {"wrong", one.wrong}, {"manifest", one.wrong.empty() ? to_json(one.manifest) : ""}});
+    const bool any = wanted == "latest" || wanted == "auto";
+    for (const Candidate& one : any ? candidates_in(output) : std::vector<Candidate>{read_candidate(wanted)}) {
+      pack(seen, one.folder);
+      pack(seen, one.wrong);
+      pack(seen, one.wrong.empty() ? to_json(one.manifest) : "");
     }
   }
+  const std::string told = told_by_first(world, std::move(seen));
   std::vector<Candidate> candidates;
-  for (const nlohmann::json& one : nlohmann::json::parse(told_by_first(world, list.dump()))) {
-    Candidate candidate{.folder = one.at("folder"), .manifest = {}, .wrong = one.at("wrong")};
-    if (candidate.wrong.empty()) candidate.manifest = manifest_from_json(one.at("manifest"));
+  for (std::string_view rest = told; !rest.empty();) {
+    Candidate candidate{.folder = unpack(rest), .manifest = {}, .wrong = {}};
+    candidate.wrong = unpack(rest);
+    const std::string manifest = unpack(rest);
+    if (candidate.wrong.empty()) candidate.manifest = manifest_from_json(manifest);
     candidates.push_back(std::move(candidate));
   }
   return candidates;
@@ -161,10 +208,9 @@ std::string wrong_files(Communicator& world, const Candidate& candidate) {
 std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::string& output,
                              CheckpointManifest manifest, int keep) {
   const std::string folder = output + "/checkpoints/step-" + std::to_string(manifest.step);
-  const std::string partial = folder + ".partial";
-  const std::string replaced = folder + ".replaced";
+  const std::string partial = folder + kPartial;
   if (world.rank() == 0) {
-    remove_folder(partial);
+    remove_left_overs(output);
     std::error_code error;
     fs::create_directories(partial, error);
     if (error) throw std::runtime_error(partial + ": the folder cannot be made: " + error.message());
@@ -183,10 +229,9 @@ std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::s
   manifest.parameter_hash = trainer.parameter_hash();
   manifest.written = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (world.rank() == 0) {
-    take_place(partial, folder, replaced);
-    write_manifest(folder, manifest);
-    remove_folder(replaced);
-    remove_older(output, keep);
+    write_manifest(partial, manifest);
+    take_place(partial, folder);
+    remove_older(output, manifest.run, keep, folder);
   }
   world.barrier();
   return folder;
@@ -210,6 +255,27 @@ FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, 
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint) {
   trainer.load(ModelFile(checkpoint.folder + "/" + kModel));
   trainer.load_moments(OptimizerFile(checkpoint.folder + "/" + kOptimizer));
+}
+
+bool has_checkpoints(const std::string& output) { return !candidates_in(output).empty(); }
+
+void remove_checkpoints(const std::string& output) {
+  remove_left_overs(output);
+  for (const Candidate& candidate : candidates_in(output)) {
+    if (candidate.wrong.empty()) remove_checkpoint(candidate.folder);
+  }
+}
+
+std::vector<std::string> set_aside_after(const std::string& output, std::int64_t step) {
+  std::vector<std::string> notes;
+  for (const Candidate& candidate : candidates_in(output)) {
+    if (!candidate.wrong.empty() || candidate.manifest.step <= step) continue;
+    const std::string aside = candidate.folder + ".set-aside";
+    remove_folder(aside);
+    rename_folder(candidate.folder, aside);
+    notes.push_back(candidate.folder + " is further on than where the run goes on: renamed to " + aside);
+  }
+  return notes;
 }
 
 }  // namespace train_gpt

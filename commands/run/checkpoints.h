@@ -1,8 +1,9 @@
 // The checkpoints of a run: DIR/checkpoints/step-<n>/ with model.bin, optimizer.bin and, written last, manifest.json.
 //
-// A checkpoint is written in step-<n>.partial, renamed when both files are on the disk, and complete once it has its
-// manifest. Older ones are removed after that. So whenever a run is ended, by whatever, the newest complete checkpoint
-// is as good as it was. Any number of ranks, any schedule can read it.
+// A checkpoint is written in step-<n>.partial and gets its name when all files are on the disk. Older ones are removed
+// after that, each under another name first. So whenever a run is ended, by whatever, the newest complete checkpoint is
+// as good as it was, and what is half written or half removed is known by its name. Newest means furthest on: step,
+// then counter. Any number of ranks, any schedule can read it.
 #pragma once
 
 #include <string>
@@ -14,8 +15,9 @@
 
 namespace train_gpt {
 
-// Writes the trainer's state after `manifest.step` steps, then removes all but the newest `keep` checkpoints of
-// `output`. `manifest` is that of the run. Collective. Returns the folder. Errors: std::runtime_error naming the file.
+// Writes the trainer's state after `manifest.step` steps, then removes all but the newest `keep` checkpoints of the run
+// `manifest.run` in `output`, and nothing else. `manifest` is that of the run. Collective. Returns the folder. Errors:
+// std::runtime_error naming the file.
 std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::string& output,
                              CheckpointManifest manifest, int keep);
 
@@ -25,11 +27,18 @@ struct FoundCheckpoint {
   std::vector<std::string> passed_over;  // "FOLDER: why it cannot be used"
 };
 
-// `wanted`: a checkpoint's folder, or "latest": the newest of `output` whose files are what its manifest says.
-// Collective; the same answer on all ranks.
+// `wanted`: a checkpoint's folder, or "latest" or "auto": the newest of `output` whose files are what its manifest
+// says. Collective; the same answer on all ranks.
 FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, const std::string& output);
 
 // Loads parameters and moments. The files have been verified. Throws std::invalid_argument.
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint);
+
+// True if `output` has checkpoints, complete or not.
+bool has_checkpoints(const std::string& output);
+// Removes the complete checkpoints of `output`, and what is half written or half removed. Folders of other names stay.
+void remove_checkpoints(const std::string& output);
+// Renames those that are further on than `step`, so that they are not taken for the newest. Returns a line for each.
+std::vector<std::string> set_aside_after(const std::string& output, std::int64_t step);
 
 }  // namespace train_gpt

@@ -105,7 +105,8 @@ std::string plan_event(const Plan& plan, const Simulation& predicted, std::optio
 }
 
 void RunLog::resumed(std::int64_t step, const std::string& checkpoint) {
-  event(Json{{"event", "resume"}, {"step", step}, {"checkpoint", checkpoint}}.dump());
+  const Json json = {{"event", "resume"}, {"step", step}, {"checkpoint", checkpoint}};
+  event(json.dump(-1, ' ', false, Json::error_handler_t::replace));  // names of folders may be no UTF-8
   text(format("resumed at step %lld from %s", static_cast<long long>(step), checkpoint.c_str()));
 }
 

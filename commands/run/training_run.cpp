@@ -1,5 +1,6 @@
 #include "commands/run/training_run.h"
 
+#include <cmath>
 #include <cstdlib>
 
 #include "commands/run/results.h"
@@ -149,6 +150,8 @@ void TrainingRun::step(std::int64_t s, bool straight_on) {
 void TrainingRun::write_checkpoint(std::int64_t steps_taken) {
   CheckpointManifest manifest = manifest_;
   manifest.step = steps_taken;
+  if (std::isfinite(last_loss_)) manifest.loss = last_loss_;
+  ++manifest_.counter;
   const std::string folder =
       ::train_gpt::write_checkpoint(*trainer_, session_.world(), options_.run.output, manifest, options_.run.keep);
   log_->text("checkpoint written to " + folder);

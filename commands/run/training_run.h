@@ -6,6 +6,7 @@
 
 #include "commands/run/checkpoints.h"
 #include "commands/run/log.h"
+#include "commands/run/run_folder.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
 #include "data/sample_order.h"
@@ -20,7 +21,8 @@ namespace train_gpt {
 class TrainingRun {
  public:
   // Checks all input on all ranks, plans, allocates, initialises. Collective.
-  TrainingRun(Session& session, const Options& options);
+  // `options.run.output` is a folder that is there; `folder`, where the run owns it, else null.
+  TrainingRun(Session& session, const Options& options, RunFolder* folder);
 
   void train();
   // Runs `body` after set-up. A failure of this rank is told to the others and ends the whole job: whoever fails first
@@ -56,6 +58,7 @@ class TrainingRun {
 
   Session& session_;
   const Options& options_;
+  RunFolder* folder_;
   Layout layout_;
   ModelConfig model_;
   std::optional<Schedule> named_;  // none: --schedule auto

@@ -1,7 +1,7 @@
 // Setting up a training run: input, plan, memory, parameters, prediction.
 #include "commands/run/training_run.h"
 
-#include <filesystem>
+#include <limits>
 
 #include "commands/run/action_time.h"
 #include "commands/run/results.h"
@@ -11,12 +11,14 @@
 
 namespace train_gpt {
 
-TrainingRun::TrainingRun(Session& session, const Options& options) : session_(session), options_(options) {
+TrainingRun::TrainingRun(Session& session, const Options& options, RunFolder* folder)
+    : session_(session), options_(options), folder_(folder) {
   session_.together([&] { open_inputs(); });
   if (!options_.run.resume.empty()) choose_checkpoint();
   make_plan_and_trainer();
   one_host_ = session_.host().ranks == session_.world().size();
   install_hooks();
+  if (folder_ != nullptr) log_->text("run " + folder_->run() + " in " + folder_->path());
   log_->text(session_.resources());
   log_->text(model_line(model_, plan_.request.batch));
   for (const std::string& notice : notices_) log_->text("note: " + notice);
@@ -40,7 +42,11 @@ void TrainingRun::open_inputs() {
   } else if (trains()) {
     train_data_.emplace(options_.data.train_data, "--train-data", batch.seq_len, model_.vocab);
     train_data_->require_rows(batch.step_rows());
-    manifest_ = manifest_of_run(options_, model_, batch, train_data_->window_count());
+    std::vector<std::string> files;
+    for (const TokenFile& shard : train_data_->shards()) files.push_back(shard.path());
+    manifest_ = manifest_of_run(options_, model_, batch, train_data_->window_count(), identities_of(files),
+                                "summation rules 1");
+    manifest_.run = folder_->run();
   } else if (options_.data.val_data.empty()) {
     throw std::invalid_argument("evaluate needs --val-data GLOB, the token files to evaluate on");
   }
@@ -49,12 +55,6 @@ void TrainingRun::open_inputs() {
     val_data_->require_batches(options_.run.val_batches, batch.step_rows());
   }
   optimizer_settings(options_);
-  std::error_code error;
-  std::filesystem::create_directories(options_.run.output, error);
-  if (error || !std::filesystem::is_directory(options_.run.output)) {
-    throw std::invalid_argument("--output " + options_.run.output + " is not a directory that can be written: " +
-                                (error ? error.message() : "a file of that name exists"));
-  }
   if (trains()) check_replaceable(options_.run.output + "/model.bin");  // before the work, not after it
   if (trains() && session_.is_first()) check_result_files(options_.run);
 }
@@ -63,6 +63,7 @@ void TrainingRun::choose_checkpoint() {
   const std::string& wanted = options_.run.resume;
   resumed_ = find_checkpoint(session_.world(), wanted, options_.run.output);
   for (const std::string& passed_over : resumed_.passed_over) notices_.push_back("passed over " + passed_over);
+  if (resumed_.folder.empty() && wanted == "auto") return;
   session_.together([&] {
     if (resumed_.folder.empty()) {
       std::string why;
@@ -74,6 +75,8 @@ void TrainingRun::choose_checkpoint() {
     }
     require_same_run(resumed_.manifest, manifest_, options_.run.steps, resumed_.folder);
   });
+  manifest_.counter = resumed_.manifest.counter + 1;
+  last_loss_ = resumed_.manifest.loss.value_or(std::numeric_limits<double>::quiet_NaN());
   for (const std::string& changed : changed_settings(resumed_.manifest, manifest_)) notices_.push_back(changed);
 }
 
@@ -156,7 +159,11 @@ void TrainingRun::make_plan_and_trainer() {
     check_memory_limit(plan_, options_.pipeline.memory_limit);
     check_host_memory(plan_, session_.host().members, session_.host_memory());
     const int rank = session_.world().rank();
-    log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/!resumed_.folder.empty());
+    if (folder_ != nullptr) {
+      for (std::string& note : folder_->begin(resumed_.manifest.step)) notices_.push_back(std::move(note));
+    }
+    const bool goes_on = folder_ != nullptr && folder_->continues();
+    log_ = std::make_unique<RunLog>(options_.run.output, session_.is_first(), /*append=*/goes_on);
     state_ = std::make_unique<StateFile>(options_.run.output, rank, session_.world().size());
   });
   groups_ = make_groups(session_.world(), layout_, schedule_, model_);

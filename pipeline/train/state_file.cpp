@@ -79,7 +79,9 @@ std::string host_name() {
 
 StateFile::StateFile(const std::string& directory, int rank, int ranks) {
   const std::string path = file_name(directory, rank);
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0644);
+  // A new file: that of an earlier run may still be mapped by a process, and a link would lead elsewhere.
+  unlink(path.c_str());
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   // With ftruncate a full disk would show at the first store only, as SIGBUS.
   const int error = descriptor < 0 ? errno : posix_fallocate(descriptor, 0, sizeof(Block));
   if (error != 0) {
@@ -119,7 +121,7 @@ void StateFile::finish() {
 }
 
 std::unique_ptr<RankState> read_state(const std::string& directory, int rank) {
-  const int descriptor = open(file_name(directory, rank).c_str(), O_RDONLY);
+  const int descriptor = open(file_name(directory, rank).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return nullptr;
   std::array<char, 2048> bytes{};
   const ssize_t count = read(descriptor, bytes.data(), bytes.size());

@@ -41,7 +41,7 @@ TEST(OptimisticStep, GivesTheSynchronousNumbersAndCountsWhatItDidAgain) {
   const std::string common = "--train-data " + (folder / "train.bin") + " --val-data " + (folder / "train.bin") +
                              " --layers 2 --heads 2 --hidden 32 --vocab 1009 --max-seq-len 32 --seq-len 32 "
                              "--micro-batch-size 1 --micro-batches 6 --steps 9 --checkpoint-every 4 --val-every 3 "
-                             "--val-batches 1 --threads 1 --output " +
+                             "--val-batches 1 --threads 1 --overwrite --output " +
                              (folder / "out");
   const auto run = [&](int ranks, const std::string& more) {
     const ProgramRun program = run_program(ranks, common + " " + more);

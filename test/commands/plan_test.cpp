@@ -103,7 +103,7 @@ TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
   std::string hash;
   for (const std::string choice :
        {" --partition uniform", " --partition 2,8", " --schedule auto", " --recompute 1,1 --partition uniform"}) {
-    const ProgramRun run = run_program(2, "train --output " + (folder / "out") + train + choice);
+    const ProgramRun run = run_program(2, "train --overwrite --output " + (folder / "out") + train + choice);
     ASSERT_EQ(run.status, 0) << run.output;
     const Json end = last_line(read_file(folder / "out/log.jsonl"));
     if (hash.empty()) hash = end.at("parameter_hash");

@@ -90,7 +90,7 @@ TEST_F(GoldenRun, TrainsAListFromAFile) {
   ASSERT_EQ(run_program(0, "simulate --stages 2 --micro-batches 4 --schedule zb-v --csv " + list).status, 0);
   const std::string run_of = "--train-data " + (folder_ / "train.bin") +
                              " --threads 1 --seq-len 64 --micro-batch-size 1" +
-                             " --layers 2 --heads 2 --hidden 32 --steps 3 --output " + (folder_ / "out");
+                             " --layers 2 --heads 2 --hidden 32 --steps 3 --overwrite --output " + (folder_ / "out");
   std::string hash;
   for (const std::string& schedule : {std::string(" --micro-batches 4 --schedule 1f1b"), " --schedule-file " + list}) {
     const ProgramRun run = run_program(2, run_of + schedule);

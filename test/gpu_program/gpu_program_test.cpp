@@ -25,7 +25,7 @@ class GpuProgram : public testing::Test {
     return run_program(ranks,
                        "--train-data " + (folder_ / "tokens.bin") +
                            " --vocab 1009 --layers 3 --heads 2 --hidden 32 --seq-len 16 --micro-batch-size 1"
-                           " --micro-batches 4 --partition uniform --output " +
+                           " --micro-batches 4 --partition uniform --overwrite --output " +
                            (folder_ / "out") + " " + options,
                        {.program = "train_gpt-emulated", .environment = environment});
   }

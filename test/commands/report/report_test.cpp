@@ -21,7 +21,7 @@ class ReportedRun : public testing::Test {
   std::string arguments() const {
     return "--train-data " + (folder_ / "train.bin") + " --val-data " + (folder_ / "train.bin") +
            " --layers 2 --heads 2 --hidden 32 --seq-len 16 --micro-batch-size 1 --micro-batches 4 --val-every 5 "
-           "--val-batches 1 --threads 1 --output " +
+           "--val-batches 1 --threads 1 --overwrite --output " +
            (folder_ / "out");
   }
   std::string log() const { return read_file(folder_ / "out/log.jsonl"); }

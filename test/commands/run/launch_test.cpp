@@ -17,7 +17,7 @@ class Launched : public testing::Test {
     return run_program(
         ranks,
         "--train-data " + (folder_ / "tokens.bin") +
-            " --vocab 1009 --layers 1 --heads 1 --hidden 16 --seq-len 16 --steps 1 --device cpu --output " +
+            " --vocab 1009 --layers 1 --heads 1 --hidden 16 --seq-len 16 --steps 1 --device cpu --overwrite --output " +
             (folder_ / "out"),
         {.environment = environment});
   }
