@@ -128,7 +128,7 @@ SWEEP = $(MPIRUN) -n 8 $(BUILD)/test_mpi
 # A library that MPI_Init loads and unloads again leaves a kilobyte behind: no leaks are looked for in programs under mpirun.
 WITHOUT_LEAKS_OF_MPI := ASAN_OPTIONS=detect_leaks=0
 WITHOUT_UCX_HOOKS := UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_EVENTS=no
-check: test check-emulator
+check: test check-emulator mutants
 	@$(MAKE) CUDA=0 SANITIZE=1 $(EXISTING_SUITES:%=build-sanitize/test_%) build-sanitize/train_gpt
 	@$(MAKE) CUDA=0 SANITIZE=thread build-thread/test_pipeline build-thread/test_mpi
 	@scripts/run_tests.sh $(patsubst %,build-sanitize/test_%,$(filter-out commands,$(EXISTING_SUITES))) \
@@ -203,5 +203,7 @@ help:
 
 clean:
 	@rm -rf build build-sanitize build-thread build-debug train_gpt compile_commands.json
+
+include test/mutants/mutants.mk
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -133,5 +133,14 @@ TEST(SampleOrder, DoesNotChangeBetweenVersions) {
   EXPECT_EQ(windows, (std::vector<std::int64_t>{62, 373, 611, 930, 489, 108, 193, 8}));
 }
 
+// Step 2 of two rows begins with the last window of epoch 0; the next row is the first of epoch 1, in that epoch's
+// order.
+TEST(SampleOrder, AnEpochEndsInsideAStep) {
+  const SampleOrder order{.windows = 5, .rows = 2, .shuffle = true, .seed = 3};
+  EXPECT_EQ(order.window(2, 0), permuted(4, 5, 3, 0));
+  EXPECT_EQ(order.window(2, 1), permuted(0, 5, 3, 1));
+  ASSERT_NE(permuted(0, 5, 3, 0), permuted(0, 5, 3, 1)) << "another seed would show more";
+}
+
 }  // namespace
 }  // namespace train_gpt

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/list_builder.h"
 
 namespace train_gpt {
 namespace {
@@ -56,6 +57,18 @@ TEST(Idle, EqualStagesAndFreeMessagesLeaveTheScheduleAlone) {
     EXPECT_NEAR(time.all.jitter, 0, kRounding) << it.name;
     EXPECT_NEAR(time.all.communication, 0, kRounding) << it.name;
   }
+}
+
+// A stage that runs B has no I and no W of its own: their means are those of the stages that do.
+TEST(Idle, AnOperationThatAStageLacksCountsNothing) {
+  Schedule schedule(Placement::loop(2, /*v=*/1, /*m=*/2), 2);
+  schedule.rank(0).forward(0, 0).forward(0, 1).backward(0, 0).backward(0, 1);
+  schedule.rank(1).forward(1, 0).backward_input(1, 0).forward(1, 1).backward_input(1, 1).backward_weight(1, 0);
+  schedule.rank(1).backward_weight(1, 1);
+  const Simulation measured = simulate(schedule, Costs{.forward = {3}, .input = {4}, .weight = {2}});
+  const IdleTime time = explain_idle(schedule, measured);
+  EXPECT_NEAR(time.all.schedule, idle(measured), kRounding);
+  EXPECT_NEAR(time.all.imbalance, 0, kRounding);
 }
 
 TEST(Idle, ASlowRankIsImbalanceAndNothingElse) {

@@ -41,6 +41,16 @@ TEST(Simulate, OneForwardOneBackward) {
   EXPECT_EQ(simulation.messages, 2 * 3 * 8);
 }
 
+// Stages p-1 and p of a V share a rank, so nothing is sent between them.
+TEST(Simulate, TheBoundOfAVCountsNoHopWithinARank) {
+  for (const int p : {2, 3, 4}) {
+    const Schedule schedule = make_schedule({.name = "zb-v", .ranks = p, .micro_batches = 1});
+    const Simulation simulation = simulate(schedule, Costs{.latency = 0.5});
+    EXPECT_DOUBLE_EQ(simulation.makespan, 4 * p - 1) << p;
+    EXPECT_LE(simulation.lower_bound, simulation.makespan) << p;
+  }
+}
+
 TEST(Simulate, InputsArriveOneHopLaterAndSendsCostNothing) {
   Schedule schedule = two_ranks(2);
   schedule.rank(0).forward(0, 0).forward(0, 1).backward(0, 0).backward(0, 1);
