@@ -9,6 +9,9 @@
 namespace train_gpt {
 namespace {
 
+// What the end of a step waits for.
+constexpr const char* kOfAllRanks = "the losses and norms of all ranks";
+
 double steady_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -58,7 +61,9 @@ void Trainer::open() {
 // Input for actions that run alone: token 0 everywhere.
 void Trainer::load_zeros() {
   const auto zeros = [this](std::int32_t* out, std::int64_t) { std::fill_n(out, plan_.request.batch.seq_len, 0); };
-  load_tokens({.inputs = zeros, .targets = zeros});
+  Batch batch;
+  read_batch(batch, zeros, zeros);
+  load_tokens(batch);
   memory_.zero_messages();
 }
 
@@ -71,19 +76,31 @@ void Trainer::rehearse() {
 
 // ---- one step -------------------------------------------------------------------------------------------------------
 
-void Trainer::load_tokens(const Batch& batch) {
+void Trainer::read_batch(Batch& batch, const ReadRow& inputs, const ReadRow& targets) const {
   const BatchShape& shape = plan_.request.batch;
-  const auto load = [&](const ReadRow& read_row, MicroBatches wanted,
-                        std::int32_t* (RankMemory::*destination)(int) const) {
-    for (int mb = wanted.first; mb < wanted.end; ++mb) {
-      const std::int64_t first_row = (std::int64_t{groups_.replica()} * shape.micro_batches + mb) * shape.rows;
-      for (std::int64_t r = 0; r < shape.rows; ++r) read_row(host_tokens_.data() + r * shape.seq_len, first_row + r);
-      device_.to_device((memory_.*destination)(mb), host_tokens_.data(),
-                        shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  const auto read = [&](std::vector<std::int32_t>& ids, const ReadRow& read_row, MicroBatches wanted) {
+    ids.resize(static_cast<std::size_t>(wanted.count() * shape.micro_batch_tokens()));
+    const std::int64_t first_row = (std::int64_t{groups_.replica()} * shape.micro_batches + wanted.first) * shape.rows;
+    for (std::int64_t r = 0; r < wanted.count() * shape.rows; ++r) {
+      read_row(ids.data() + r * shape.seq_len, first_row + r);
     }
   };
-  load(batch.inputs, memory_.plan().tokens, &RankMemory::tokens);
-  load(batch.targets, memory_.plan().targets, &RankMemory::targets);
+  read(batch.inputs, inputs, memory_.plan().tokens);
+  read(batch.targets, targets, memory_.plan().targets);
+}
+
+void Trainer::load_tokens(const Batch& batch) {
+  const std::int64_t tokens = plan_.request.batch.micro_batch_tokens();
+  constexpr std::int64_t kId = sizeof(std::int32_t);
+  const RankPlan& rank = memory_.plan();
+  const std::int32_t* ids = batch.inputs.data();
+  for (int mb = rank.tokens.first; mb < rank.tokens.end; ++mb, ids += tokens) {
+    device_.to_device(memory_.tokens(mb), ids, tokens * kId);
+  }
+  ids = batch.targets.data();
+  for (int mb = rank.targets.first; mb < rank.targets.end; ++mb, ids += tokens) {
+    device_.to_device(memory_.targets(mb), ids, tokens * kId);
+  }
 }
 
 // losses[replica * m + micro-batch] = sum over the micro-batch's tokens, for the micro-batches whose head ran here.
@@ -108,45 +125,54 @@ double Trainer::mean_loss(std::span<const double> losses) const {
 
 StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
   const double begin = steady_ms();
-  const auto dloss = static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
-  const bool computes = plan_.request.computes;
-  if (computes && !is_ahead_) load_tokens(batch);
+  if (plan_.request.computes && !is_ahead_) load_tokens(batch);
   is_ahead_ = false;
   issued_ = 0;
-  executor_.train_step(dloss, [this](std::size_t done) { issue_due(done + 1); });
+  executor_.train_step(dloss(), [this](std::size_t done) { issue_due(done + 1); });
   finish_reductions();
-  LoweredMarks updating;
-  updating.issued = device_.mark();
-  report_step();
-
-  const char* of_all_ranks = "the losses and norms of all ranks";
-  StepResult result;
-  if (next == nullptr || !plan_.request.spare_parameters) {
-    waits_for_ = of_all_ranks;
-    groups_.world->merge_host(report_);
-    waits_for_ = nullptr;
-    result = read_report(step);
-    updating.begin = device_.mark();
-    if (computes) update(step, result.grad_norm);
-    updating.end = device_.mark();
-  } else {
-    const Ticket merged = groups_.world->start_merge_host(report_);
-    updating.begin = device_.mark();
-    if (computes) update_ahead(step);
-    updating.end = device_.mark();
-    if (computes) load_tokens(*next);
-    executor_.train_ahead(dloss);
-    waits_for_ = of_all_ranks;
-    groups_.world->await(merged);
-    waits_for_ = nullptr;
-    result = read_report(step);
-    result.redone = !settle(step, result.grad_norm);
-  }
-  if (computes) lowered_marks_.back() = updating;
+  const bool ahead = next != nullptr && plan_.request.spare_parameters;
+  StepResult result = ahead ? norm_behind_update(step, *next) : norm_then_update(step);
   result.learning_rate = learning_rate(optimizer_.learning_rate, step);
   device_.synchronize();
   result.ms = steady_ms() - begin;
   return result;
+}
+
+StepResult Trainer::norm_then_update(std::int64_t step) {
+  LoweredMarks updating{.issued = device_.mark()};
+  report_step();
+  waits_for_ = kOfAllRanks;
+  groups_.world->merge_host(report_);
+  waits_for_ = nullptr;
+  const StepResult result = read_report(step);
+  updating.begin = device_.mark();
+  if (plan_.request.computes) update(step, result.grad_norm);  // clips
+  updating.end = device_.mark();
+  if (plan_.request.computes) lowered_marks_.back() = updating;
+  return result;
+}
+
+// Optimistic: while the norm is on its way the update is made, as if nothing had to be clipped, and the next step begun.
+StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
+  LoweredMarks updating{.issued = device_.mark()};
+  report_step();
+  const Ticket merged = groups_.world->start_merge_host(report_);
+  updating.begin = device_.mark();
+  if (plan_.request.computes) update_ahead(step);
+  updating.end = device_.mark();
+  if (plan_.request.computes) load_tokens(next);
+  executor_.train_ahead(dloss());
+  waits_for_ = kOfAllRanks;
+  groups_.world->await(merged);
+  waits_for_ = nullptr;
+  StepResult result = read_report(step);
+  result.redone = !settle(step, result.grad_norm);
+  if (plan_.request.computes) lowered_marks_.back() = updating;
+  return result;
+}
+
+float Trainer::dloss() const {
+  return static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
 }
 
 // Now that the norm is known: completes the update that went ahead, or takes it back and does it again. True if it

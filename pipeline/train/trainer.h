@@ -22,10 +22,11 @@ namespace train_gpt {
 // Reads row `row` (0 .. step_rows()-1 of the global batch) into `out` (T ids).
 using ReadRow = std::function<void(std::int32_t* out, std::int64_t row)>;
 
-// The rows of one step; only ranks with an embedding read inputs, only ranks with a head read targets.
+// The ids of one step that a rank works on, (b,T) for each micro-batch: inputs of those in RankPlan::tokens, targets of
+// those in RankPlan::targets.
 struct Batch {
-  ReadRow inputs;
-  ReadRow targets;
+  std::vector<std::int32_t> inputs;
+  std::vector<std::int32_t> targets;
 };
 
 struct OptimizerSettings {
@@ -64,6 +65,9 @@ class Trainer {
   // Opens channels and collectives, then rehearses every kind of action once, so that nothing has to be set up while
   // messages wait; collective, after the parameters are there and before the first step, validation or measurement.
   void open();
+
+  // Reads this rank's part of a step's rows into `batch`, which allocates on its first use alone.
+  void read_batch(Batch& batch, const ReadRow& inputs, const ReadRow& targets) const;
 
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
@@ -116,6 +120,9 @@ class Trainer {
   void load_zeros();
   void rehearse();
   void load_tokens(const Batch& batch);
+  float dloss() const;
+  StepResult norm_then_update(std::int64_t step);
+  StepResult norm_behind_update(std::int64_t step, const Batch& next);
   void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
   double mean_loss(std::span<const double> losses) const;
   struct ReportParts;

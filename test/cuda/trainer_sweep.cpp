@@ -269,6 +269,7 @@ double Sweep::golden_loss_difference(const std::string& path, const std::string&
     trainer.open();
     trainer.load(file);
     const std::vector<std::uint16_t> tokens = golden::tokens(golden::kTrainTokens, golden::kTrainSeed);
+    Batch batch;
     for (int step = 0; step < steps; ++step) {
       const auto reader = [&](std::int64_t shift) {
         return [&tokens, step, shift](std::int32_t* out, std::int64_t row) {
@@ -276,7 +277,8 @@ double Sweep::golden_loss_difference(const std::string& path, const std::string&
           std::copy(begin, begin + golden::kSeqLen, out);
         };
       };
-      const StepResult result = trainer.step(step, {.inputs = reader(0), .targets = reader(1)});
+      trainer.read_batch(batch, reader(0), reader(1));
+      const StepResult result = trainer.step(step, batch);
       worst = std::max(worst, std::abs(result.loss - golden::kTrainLosses[static_cast<std::size_t>(step)]));
     }
   }

@@ -53,8 +53,10 @@ Measured measure(const std::string& name, int ranks, int micro_batches) {
     StepRecords records(result.plan.ranks[static_cast<std::size_t>(world.rank())].actions.size(),
                         trainer.lowered().size(), kKept);
     const double* memory = nullptr;
+    Batch batch;
     for (int step = 0; step < kSteps; ++step) {
-      trainer.step(step, {.inputs = row, .targets = row});
+      trainer.read_batch(batch, row, row);
+      trainer.step(step, batch);
       records.keep(step, *device, trainer);
       if (step == 0) memory = records.numbers().data();
       EXPECT_EQ(records.numbers().data(), memory) << "records must not move or grow";

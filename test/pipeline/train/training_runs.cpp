@@ -20,13 +20,13 @@ std::int32_t token(std::int64_t step, std::int64_t row, std::int64_t position) {
   return static_cast<std::int32_t>((mixed >> 7) % 131);
 }
 
-Batch batch_of(std::int64_t step) {
+void read_batch(Batch& batch, const Trainer& trainer, std::int64_t step) {
   const auto reader = [step](std::int64_t shift) {
     return [step, shift](std::int32_t* out, std::int64_t row) {
       for (std::int64_t t = 0; t < kSeqLen; ++t) out[t] = token(step, row, t + shift);
     };
   };
-  return {.inputs = reader(0), .targets = reader(1)};
+  trainer.read_batch(batch, reader(0), reader(1));
 }
 
 }  // namespace
@@ -87,13 +87,16 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   outcome.losses.reserve(static_cast<std::size_t>(run.steps));
   outcome.norms.reserve(static_cast<std::size_t>(run.steps));
   const std::int64_t end = run.stop_after < 0 ? run.steps : run.stop_after;
+  Batch batch, next;
   for (std::int64_t step = run.first_step; step < end; ++step) {
     if (run.validate_every > 0 && step % run.validate_every == 0) {
-      outcome.validation.push_back(trainer.validate(batch_of(1000)));
+      read_batch(batch, trainer, 1000);
+      outcome.validation.push_back(trainer.validate(batch));
     }
     const bool validates_next = run.validate_every > 0 && (step + 1) % run.validate_every == 0;
-    const Batch next = batch_of(step + 1);
-    const StepResult result = trainer.step(step, batch_of(step), step + 1 < end && !validates_next ? &next : nullptr);
+    read_batch(batch, trainer, step);
+    read_batch(next, trainer, step + 1);
+    const StepResult result = trainer.step(step, batch, step + 1 < end && !validates_next ? &next : nullptr);
     outcome.redone += result.redone ? 1 : 0;
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.grad_norm);
