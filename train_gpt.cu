@@ -8,16 +8,9 @@
 #include "commands/cli/options.h"
 #include "commands/cli/options_table.h"
 #include "commands/cli/version.h"
-#include "commands/evaluate.h"
-#include "commands/generate.h"
-#include "commands/plan.h"
-#include "commands/prepare.h"
-#include "commands/profile.h"
+#include "commands/commands.h"
 #include "commands/run/launch.h"
 #include "commands/run/session.h"
-#include "commands/simulate.h"
-#include "commands/status.h"
-#include "commands/train.h"
 
 namespace {
 

@@ -1,14 +1,13 @@
-#include "commands/evaluate.h"
-
 #include <optional>
 
-#include "commands/run/run_folder.h"
+#include "commands/commands.h"
 #include "commands/run/training_run.h"
 
 namespace train_gpt {
 
 int run_evaluate(const Options& options) {
-  return with_session(options, [&](Session& session) {
+  Session session(options);
+  try {
     // The ranks watch each other by files, also where nothing is to stay.
     std::optional<RunFolder> folder;
     std::optional<ScratchFolder> scratch;
@@ -18,9 +17,13 @@ int run_evaluate(const Options& options) {
     } else {
       placed.run.output = folder.emplace(session, options).path();
     }
-    TrainingRun run(session, placed, folder ? &*folder : nullptr);
-    return run.guarded([&] { run.evaluate(); });
-  });
+    RunInputs inputs = open_inputs(session, placed, folder ? &*folder : nullptr);
+    const RunPlan plan = plan_run(session, placed, inputs);
+    TrainingRun run(session, placed, inputs, plan);
+    return evaluate(run);
+  } catch (const std::exception& error) {
+    session.end_job(error);
+  }
 }
 
 }  // namespace train_gpt

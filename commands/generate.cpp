@@ -1,4 +1,4 @@
-#include "commands/generate.h"
+#include "commands/commands.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -57,7 +57,8 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
 }  // namespace
 
 int run_generate(const Options& options) {
-  return with_session(options, [&](Session& session) {
+  Session session(options);
+  try {
     ModelConfig model;
     std::vector<std::int32_t> ids;
     Plan plan;
@@ -88,7 +89,9 @@ int run_generate(const Options& options) {
                       [&](std::int32_t id) { show(bytes ? decoder.push(id) : std::to_string(id) + " "); });
     show((bytes ? decoder.finish() : "") + "\n");
     return 0;
-  });
+  } catch (const std::exception& error) {
+    session.end_job(error);
+  }
 }
 
 }  // namespace train_gpt

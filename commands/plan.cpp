@@ -1,4 +1,4 @@
-#include "commands/plan.h"
+#include "commands/commands.h"
 
 #include <algorithm>
 #include <array>

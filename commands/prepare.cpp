@@ -1,4 +1,4 @@
-#include "commands/prepare.h"
+#include "commands/commands.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "commands/profile.h"
+#include "commands/commands.h"
 
 #include <cstdio>
 
@@ -10,7 +10,8 @@
 namespace train_gpt {
 
 int run_profile(const Options& options) {
-  return with_session(options, [&](Session& session) {
+  Session session(options);
+  try {
     ModelConfig model;
     session.together([&] {
       model = model_config(options);
@@ -37,7 +38,9 @@ int run_profile(const Options& options) {
                   options.pipeline.profile.c_str());
     });
     return 0;
-  });
+  } catch (const std::exception& error) {
+    session.end_job(error);
+  }
 }
 
 }  // namespace train_gpt

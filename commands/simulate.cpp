@@ -1,4 +1,4 @@
-#include "commands/simulate.h"
+#include "commands/commands.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

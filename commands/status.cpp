@@ -1,4 +1,4 @@
-#include "commands/status.h"
+#include "commands/commands.h"
 
 #include <signal.h>
 

@@ -1,21 +1,23 @@
-#include "commands/train.h"
-
-#include "commands/run/run_folder.h"
+#include "commands/commands.h"
 #include "commands/run/training_run.h"
-#include "pipeline/train/watchdog.h"
 
 namespace train_gpt {
 
 int run_train(const Options& options) {
   listen_for_wish_to_stop();
-  return with_session(options, [&](Session& session) {
+  Session session(options);
+  try {
     listen_for_wish_to_stop();  // again: MPI_Init puts a handler of its own there
     RunFolder folder(session, options);
     Options placed = options;
     placed.run.output = folder.path();
-    TrainingRun run(session, placed, &folder);
-    return run.guarded([&] { run.train(); });
-  });
+    RunInputs inputs = open_inputs(session, placed, &folder);
+    const RunPlan plan = plan_run(session, placed, inputs);
+    TrainingRun run(session, placed, inputs, plan);
+    return train(run);
+  } catch (const std::exception& error) {
+    session.end_job(error);
+  }
 }
 
 }  // namespace train_gpt

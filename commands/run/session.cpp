@@ -155,17 +155,12 @@ void Session::connect_gpus() {
 #endif
 }
 
-int with_session(const Options& options, const std::function<int(Session&)>& body) {
-  Session session(options);
-  try {
-    return body(session);
-  } catch (const std::exception& error) {
-    if (session.agreed_to_end()) throw;
-    std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", session.world().rank(), error.what());
-    std::fflush(stderr);
-    session.world().abort(1);
-    std::abort();
-  }
+void Session::end_job(const std::exception& error) {
+  if (agreed_) throw;
+  std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), error.what());
+  std::fflush(stderr);
+  world_->abort(1);
+  std::abort();
 }
 
 void Session::together(const std::function<void()>& setup) {

@@ -1,6 +1,7 @@
 // What every command that runs under mpirun stands on: MPI, the ranks of the job, the device of this rank.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,8 +44,9 @@ class Session {
   // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
   // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
   void together(const std::function<void()>& setup);
-  // True once all ranks have agreed to end.
-  bool agreed_to_end() const { return agreed_; }
+  // Within the catch of `error`: prints it and ends the whole job, or, where all ranks have agreed to end, throws it
+  // on.
+  [[noreturn]] void end_job(const std::exception& error);
 
  private:
   void connect_gpus();
@@ -59,10 +61,7 @@ class Session {
   std::int64_t memory_per_rank_ = 0;
   std::string resources_;
   std::optional<double> peak_flops_;
-  bool agreed_ = false;
+  bool agreed_ = false;  // to end
 };
-
-// Runs `body` in a session; a failure that the other ranks do not know of is printed and ends the whole job.
-int with_session(const Options& options, const std::function<int(Session&)>& body);
 
 }  // namespace train_gpt

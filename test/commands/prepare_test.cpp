@@ -1,4 +1,4 @@
-#include "commands/prepare.h"
+#include "commands/commands.h"
 
 #include "data/byte_tokenizer.h"
 #include "data/manifest.h"

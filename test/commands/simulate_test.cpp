@@ -1,5 +1,5 @@
 // train_gpt simulate, from the words of the command line to what it prints and writes.
-#include "commands/simulate.h"
+#include "commands/commands.h"
 
 #include <gtest/gtest.h>
 

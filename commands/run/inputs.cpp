@@ -1,0 +1,94 @@
+#include "commands/run/inputs.h"
+
+#include <stdexcept>
+
+#include "commands/run/results.h"
+#include "model/range_file.h"
+#include "pipeline/simulate/validate.h"
+
+namespace train_gpt {
+namespace {
+
+// The timed device computes nothing, so nothing can be said about its losses.
+void check_timed(const Options& options, const RunInputs& inputs) {
+  const int stages = options.costs.stages;
+  if (stages != 0 && stages != inputs.layout.pipeline) {
+    throw std::invalid_argument("--stages " + std::to_string(stages) + ", but a pipeline here has " +
+                                std::to_string(inputs.layout.pipeline) + " ranks: leave the option out");
+  }
+  const char* needs_parameters = options.command != Command::train  ? "evaluate"
+                                 : !options.data.val_data.empty()   ? "--val-data"
+                                 : options.run.sample_every > 0     ? "--sample-every"
+                                 : options.run.checkpoint_every > 0 ? "--checkpoint-every"
+                                 : !options.run.resume.empty()      ? "--resume"
+                                                                    : nullptr;
+  if (needs_parameters == nullptr) return;
+  throw std::invalid_argument(std::string(needs_parameters) +
+                              " has no meaning with --device timed, which computes nothing: leave out one");
+}
+
+// Everything that needs files or sizes and no other rank.
+void open_files(Session& session, const Options& options, RunInputs& inputs) {
+  const bool trains = options.command == Command::train;
+  inputs.layout = make_layout(session.world().size(), options.batch.data_parallel);
+  inputs.model = model_config(options);
+  inputs.named = named_schedule(options, inputs.layout.pipeline);
+  if (inputs.named) inputs.notices = validate(*inputs.named).notices;
+  const BatchShape batch = batch_shape(options, inputs.named);
+  check_positions(options, inputs.model);
+  if (session.is_timed()) {
+    check_timed(options, inputs);
+  } else if (trains) {
+    inputs.train_data.emplace(options.data.train_data, "--train-data", batch.seq_len, inputs.model.vocab);
+    inputs.train_data->require_rows(batch.step_rows());
+    std::vector<std::string> files;
+    for (const TokenFile& shard : inputs.train_data->shards()) files.push_back(shard.path());
+    inputs.manifest = manifest_of_run(options, inputs.model, batch, inputs.train_data->window_count(),
+                                      identities_of(files), "summation rules 1");
+    inputs.manifest.run = inputs.folder->run();
+  } else if (options.data.val_data.empty()) {
+    throw std::invalid_argument("evaluate needs --val-data GLOB, the token files to evaluate on");
+  }
+  if (!options.data.val_data.empty()) {
+    inputs.val_data.emplace(options.data.val_data, "--val-data", batch.seq_len, inputs.model.vocab);
+    inputs.val_data->require_batches(options.run.val_batches, batch.step_rows());
+  }
+  optimizer_settings(options);
+  if (trains) check_replaceable(options.run.output + "/model.bin");  // before the work, not after it
+  if (trains && session.is_first()) check_result_files(options.run);
+}
+
+// --resume: finds the checkpoint, and refuses what contradicts it.
+void choose_checkpoint(Session& session, const Options& options, RunInputs& inputs) {
+  const std::string& wanted = options.run.resume;
+  inputs.resumed = find_checkpoint(session.world(), wanted, options.run.output);
+  for (const std::string& passed_over : inputs.resumed.passed_over)
+    inputs.notices.push_back("passed over " + passed_over);
+  if (inputs.resumed.folder.empty() && wanted == "auto") return;
+  session.together([&] {
+    if (inputs.resumed.folder.empty()) {
+      std::string why;
+      for (const std::string& passed_over : inputs.resumed.passed_over) why += "; " + passed_over;
+      throw std::invalid_argument("--resume " + wanted + ": " +
+                                  (wanted == "latest" ? options.run.output + "/checkpoints has no complete checkpoint"
+                                                      : "is not a complete checkpoint") +
+                                  why);
+    }
+    require_same_run(inputs.resumed.manifest, inputs.manifest, options.run.steps, inputs.resumed.folder);
+  });
+  inputs.manifest.counter = inputs.resumed.manifest.counter + 1;
+  for (const std::string& changed : changed_settings(inputs.resumed.manifest, inputs.manifest))
+    inputs.notices.push_back(changed);
+}
+
+}  // namespace
+
+RunInputs open_inputs(Session& session, const Options& options, RunFolder* folder) {
+  RunInputs inputs;
+  inputs.folder = folder;
+  session.together([&] { open_files(session, options, inputs); });
+  if (!options.run.resume.empty()) choose_checkpoint(session, options, inputs);
+  return inputs;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,33 @@
+// What a run is given, before anything is decided: sizes, data, and where it goes on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/run/checkpoints.h"
+#include "commands/run/run_folder.h"
+#include "commands/run/session.h"
+#include "commands/run/setup.h"
+#include "data/token_dataset.h"
+#include "pipeline/train/groups.h"
+
+namespace train_gpt {
+
+struct RunInputs {
+  RunFolder* folder = nullptr;  // where the run owns its folder; not owned
+  Layout layout;
+  ModelConfig model;
+  std::optional<Schedule> named;  // none: --schedule auto
+  std::optional<TokenDataset> train_data;
+  std::optional<TokenDataset> val_data;
+  CheckpointManifest manifest;       // of this run, for its checkpoints
+  FoundCheckpoint resumed;           // where it goes on; without a folder: nowhere
+  std::vector<std::string> notices;  // for people
+};
+
+// Opens and checks everything that `options` name, --resume included. `options.run.output` is a folder that is there;
+// `folder`, where the run owns it, else null. Collective; throws as Session::together.
+RunInputs open_inputs(Session& session, const Options& options, RunFolder* folder);
+
+}  // namespace train_gpt

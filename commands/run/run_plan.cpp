@@ -1,0 +1,52 @@
+#include "commands/run/run_plan.h"
+
+namespace train_gpt {
+namespace {
+
+// Of the units, before anything is planned: from --profile, --cost-* or a quick measurement; collective.
+CostModel find_costs(Session& session, const Options& options, const RunInputs& inputs) {
+  const int p = inputs.layout.pipeline;
+  const BatchShape batch = batch_shape(options, inputs.named);
+  const std::string& path = options.pipeline.profile;
+  if (!path.empty()) {
+    CostModel costs;
+    session.together([&] {
+      const Profile profile = load_profile(path);
+      check_profile(profile, path,
+                    profile_sizes(inputs.model, batch.rows, batch.seq_len, session.device().precision()));
+      costs = cost_model(profile, inputs.model, p, "of " + path);
+    });
+    return costs;
+  }
+  if (session.is_timed()) return given_cost_model(options.costs.costs, inputs.model, batch.seq_len, p);
+  if (p == 1) return estimated_cost_model(inputs.model, batch.seq_len, p);  // nothing is to be chosen
+  session.together([&] {
+    check_host_memory(smallest_plan(options, inputs.model, p, session.device()), session.host().members,
+                      session.host_memory());
+  });
+  const Profile profile =
+      measure_profile(session.device(), session.world(), p, inputs.model, batch.rows, batch.seq_len, {});
+  return cost_model(profile, inputs.model, p, "measured at start-up");
+}
+
+}  // namespace
+
+RunPlan plan_run(Session& session, const Options& options, const RunInputs& inputs) {
+  RunPlan plan;
+  plan.unit_costs = find_costs(session, options, inputs);
+  session.together([&] {
+    PlanRequest request = plan_request(options, inputs.model, inputs.named, session.device());
+    request.training = options.command == Command::train;
+    request.computes = !session.is_timed();
+    ChoiceRequest open = choice_request(options, request, inputs.named, inputs.layout.pipeline, plan.unit_costs);
+    open.device_bytes = session.memory_per_rank();
+    const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;
+    if (recompute && open.memory_limit == 0) open.memory_limit = open.device_bytes;
+    plan.choice = choose(open);
+    check_memory_limit(plan.plan(), options.pipeline.memory_limit);
+    check_host_memory(plan.plan(), session.host().members, session.host_memory());
+  });
+  return plan;
+}
+
+}  // namespace train_gpt

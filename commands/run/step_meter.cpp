@@ -1,0 +1,81 @@
+#include "commands/run/step_meter.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "commands/run/results.h"
+#include "model/flops.h"
+
+namespace train_gpt {
+
+StepMeter::StepMeter(TrainingRun& run)
+    : run_(run),
+      records_(run.plan.ranks[static_cast<std::size_t>(run.groups.rank())].actions.size(),
+               run.trainer->lowered().size(), kStepsKept),
+      one_host_(run.session.host().ranks == run.session.world().size()) {}
+
+// When is decided by what all ranks know alike.
+void StepMeter::align_clocks() {
+  constexpr double kEveryMs = 5000;
+  if (one_host_ || last_end_ms_ < clock_needed_at_) return;
+  clock_ = measure_clock_offset(run_.session.world(), [] { return 1000 * monotonic_seconds(); });
+  run_.trainer->set_clock_ahead(clock_.ms);
+  clock_needed_at_ = last_end_ms_ + kEveryMs;
+}
+
+StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
+  const double begin = monotonic_seconds();
+  records_.keep(step, run_.session.device(), *run_.trainer);
+  keeping_ms_ += (monotonic_seconds() - begin) * 1000;
+  steps_ms_ += result.ms;
+  ++steps_taken_;
+  for (const RankTimes& times : result.times) last_end_ms_ = std::max(last_end_ms_, times.last_end);
+
+  const BatchShape& batch = run_.plan.request.batch;
+  StepReport report;
+  report.step = step;
+  report.steps = run_.options.run.steps;
+  report.tokens = batch.step_tokens();
+  report.result = result;
+  if (run_.optimistic()) report.redone = result.redone;
+  report.bubble = step_bubble(result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline)));
+  report.bubble_predicted = run_.predicted.bubble;
+  if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
+    const double flops = static_cast<double>(report.tokens * flops_per_token(run_.inputs.model, batch.seq_len));
+    report.mfu = flops / (result.ms / 1000) / *peak;
+  }
+  return report;
+}
+
+// What the marks of a step and the copies of them cost, as a part of the time of all steps.
+double StepMeter::measuring_share() const {
+  constexpr int kMarks = 64;
+  const double begin = monotonic_seconds();
+  for (int i = 0; i < kMarks; ++i) run_.session.device().mark();
+  const double mark_ms = (monotonic_seconds() - begin) * 1000 / kMarks;
+  const std::size_t marks = 3 * (run_.trainer->last_step_marks().size() + run_.trainer->lowered_marks().size());
+  return (keeping_ms_ + static_cast<double>(marks) * mark_ms * static_cast<double>(steps_taken_)) / steps_ms_;
+}
+
+void StepMeter::show_results() {
+  std::vector<MeasuredStep> steps = gather_steps(run_.groups, run_.plan, records_);
+  if (!run_.session.is_first()) return;
+  RunLog& log = *run_.log;
+  if (steps.empty()) return log.text("note: no step was taken: nothing to measure, to trace or to draw");
+  char text[100];
+  if (clock_needed_at_ > 0) {
+    std::snprintf(text, sizeof text, "the hosts' clocks agree to within %.3f ms", clock_.error_ms);
+    log.text(text);
+  }
+  const double share = measuring_share();
+  ::train_gpt::show_results(
+      log, run_.options.run, run_.plan,
+      {.steps = std::move(steps),
+       .predicted = run_.predicted,
+       .measuring_share = share,
+       .facts = {run_.session.resources(), model_line(run_.inputs.model, run_.plan.request.batch)}});
+  std::snprintf(text, sizeof text, "measuring took %.4f%% of the time of the steps", 100 * share);
+  log.text(text);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,37 @@
+// What is measured of a run's steps: the line of each step, and at the end where the time of a usual one went.
+#pragma once
+
+#include "commands/run/log.h"
+#include "commands/run/training_run.h"
+#include "pipeline/measure/clock.h"
+#include "pipeline/measure/step_records.h"
+
+namespace train_gpt {
+
+class StepMeter {
+ public:
+  explicit StepMeter(TrainingRun& run);  // allocates all that it will need; outlived by `run`
+
+  // Before a step. Hosts count time from different moments, and drift: every few seconds their clocks are compared.
+  // Collective.
+  void align_clocks();
+  // After it.
+  StepReport report(std::int64_t step, const StepResult& result);
+  // At the end: the table, --svg, --trace, report.html. Collective.
+  void show_results();
+
+ private:
+  double measuring_share() const;
+
+  TrainingRun& run_;
+  StepRecords records_;
+  double keeping_ms_ = 0;  // copying what was measured into the records, all steps together
+  double steps_ms_ = 0;
+  std::int64_t steps_taken_ = 0;
+  bool one_host_ = true;        // all ranks of the job run on this host
+  ClockOffset clock_;           // of this rank's host
+  double last_end_ms_ = 0;      // of the last step's last action, on rank 0's clock
+  double clock_needed_at_ = 0;  // ms on rank 0's clock; 0: at once
+};
+
+}  // namespace train_gpt
