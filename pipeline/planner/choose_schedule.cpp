@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "pipeline/planner/live_micro_batches.h"
 #include "pipeline/planner/partition_search.h"
 #include "pipeline/planner/recompute.h"
 #include "pipeline/schedule/catalog.h"
@@ -27,42 +28,6 @@ double state_bytes(const PlanRequest& request, int unit) {
   if (request.spare_parameters) bytes += layout.elements * kFloat;
   if (request.training) bytes += layout.gradient_elements * kFloat + 2 * layout.elements * kFloat;
   return static_cast<double>(bytes);
-}
-
-// Micro-batches that are live at once in each model stage, and that wait for their W.
-struct Live {
-  std::vector<int> forward_to_input, forward_to_weight, input_to_weight;
-};
-
-Live live_of(const Schedule& schedule) {
-  const auto depth = static_cast<std::size_t>(schedule.placement.depth());
-  Live most{std::vector<int>(depth, 0), std::vector<int>(depth, 0), std::vector<int>(depth, 0)};
-  struct Count {
-    int to_input = 0, to_weight = 0, pending = 0;
-  };
-  std::vector<Count> now(schedule.placement.stages.size());
-  for (const std::vector<Action>& list : schedule.lists) {
-    for (const Action& action : list) {
-      const auto s = static_cast<std::size_t>(action.stage);
-      const auto position = static_cast<std::size_t>(schedule.placement.stages[s].model_stage);
-      Count& count = now[s];
-      if (action.op == Op::forward) {
-        ++count.to_input;
-        ++count.to_weight;
-      } else if (action.op != Op::backward_weight) {
-        ++count.pending;
-      }
-      most.forward_to_input[position] = std::max(most.forward_to_input[position], count.to_input);
-      most.forward_to_weight[position] = std::max(most.forward_to_weight[position], count.to_weight);
-      most.input_to_weight[position] = std::max(most.input_to_weight[position], count.pending);
-      if (action.op == Op::backward || action.op == Op::backward_input) --count.to_input;
-      if (action.op == Op::backward || action.op == Op::backward_weight) {
-        --count.to_weight;
-        --count.pending;
-      }
-    }
-  }
-  return most;
 }
 
 // The memory limit in live activations per rank, and the fraction that stays between I and W.
@@ -164,7 +129,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
 }
 
 UnitMemory unit_memory(const PlanRequest& request) {
-  const Live live = live_of(request.schedule);
+  const LiveMicroBatches live = live_micro_batches(request.schedule);
   const int units = unit_count(request.model);
   UnitMemory memory;
   memory.bytes.assign(live.forward_to_input.size(), std::vector<double>(static_cast<std::size_t>(units), 0.0));

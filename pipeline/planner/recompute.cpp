@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "pipeline/planner/live_micro_batches.h"
+
 namespace train_gpt {
 namespace {
 
@@ -33,26 +35,11 @@ std::int64_t saved_bytes(const PlanRequest& request, int unit) {
   return kept_with(false) - kept_with(true);
 }
 
-// Most micro-batches of each model stage that are live at once, on any rank that holds it.
-std::vector<int> live_micro_batches(const Schedule& schedule) {
-  std::vector<int> most(static_cast<std::size_t>(schedule.placement.depth()), 0);
-  std::vector<int> live(schedule.placement.stages.size(), 0);
-  for (const std::vector<Action>& list : schedule.lists) {
-    for (const Action& action : list) {
-      const auto s = static_cast<std::size_t>(action.stage);
-      int& peak = most[static_cast<std::size_t>(schedule.placement.stages[s].model_stage)];
-      if (action.op == Op::forward) peak = std::max(peak, ++live[s]);
-      if (action.op == Op::backward || action.op == Op::backward_weight) --live[s];
-    }
-  }
-  return most;
-}
-
 // The units of every rank that may be recomputed, those that save most first.
 std::vector<std::vector<int>> candidates(const PlanRequest& request) {
   const Placement& placement = request.schedule.placement;
   const std::vector<UnitRange> ranges = unit_ranges(placement, request.partition);
-  const std::vector<int> live = live_micro_batches(request.schedule);
+  const std::vector<int> live = live_micro_batches(request.schedule).forward_to_weight;
   std::vector<std::int64_t> saved(static_cast<std::size_t>(unit_count(request.model)), 0);
   std::vector<std::vector<int>> units(static_cast<std::size_t>(placement.ranks));
   for (std::size_t s = 0; s < ranges.size(); ++s) {

@@ -1,20 +1,17 @@
 #include "pipeline/train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+
+#include "pipeline/train/state_file.h"
 
 namespace train_gpt {
 namespace {
 
 // What the end of a step waits for.
 constexpr const char* kOfAllRanks = "the losses and norms of all ranks";
-
-double steady_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -124,7 +121,7 @@ double Trainer::mean_loss(std::span<const double> losses) const {
 }
 
 StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
-  const double begin = steady_ms();
+  const double begin = monotonic_seconds();
   if (plan_.request.computes && !is_ahead_) load_tokens(batch);
   is_ahead_ = false;
   issued_ = 0;
@@ -134,7 +131,7 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
   StepResult result = ahead ? norm_behind_update(step, *next) : norm_then_update(step);
   result.learning_rate = learning_rate(optimizer_.learning_rate, step);
   device_.synchronize();
-  result.ms = steady_ms() - begin;
+  result.ms = 1000 * (monotonic_seconds() - begin);
   return result;
 }
 
@@ -152,7 +149,8 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   return result;
 }
 
-// Optimistic: while the norm is on its way the update is made, as if nothing had to be clipped, and the next step begun.
+// Optimistic: while the norm is on its way the update is made, as if nothing had to be clipped, and the next step
+// begun.
 StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
   LoweredMarks updating{.issued = device_.mark()};
   report_step();

@@ -9,16 +9,7 @@
 namespace train_gpt {
 
 void Trainer::initialise(std::uint64_t seed) {
-  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
-  const ArenaLayout& layout = memory_.plan().layout;
-  std::vector<float> values;
-  for (const ArenaLayout::Entry& entry : layout.entries) {
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    values.resize(static_cast<std::size_t>(tensor.elements));
-    train_gpt::initialise(values.data(), plan_.request.model, tensor, seed);
-    device_.to_device(memory_.parameters() + entry.offset, values.data(),
-                      tensor.elements * static_cast<std::int64_t>(sizeof(float)));
-  }
+  initialise_arena(device_, memory_.parameters(), plan_.request.model, memory_.plan().layout, seed);
   refresh_low_parameters();
 }
 
