@@ -69,6 +69,7 @@ blas=$(first_that_links "$blas_program" "-lopenblas" "-isystem /usr/include/open
 links $'#include <cxxopts.hpp>\nint main() { cxxopts::Options o("x"); }' || missing+=(libcxxopts-dev)
 links $'#include <nlohmann/json.hpp>\nint main() { return nlohmann::json().size() != 0; }' || missing+=(nlohmann-json3-dev)
 links $'#include <gtest/gtest.h>\nTEST(a, b) {}' -lgtest -lgtest_main -lpthread || missing+=(libgtest-dev)
+links $'#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\nint main() { return pcre2_config(PCRE2_CONFIG_UNICODE, nullptr); }' -lpcre2-8 || missing+=(libpcre2-dev)
 
 if [ -z "${MPI_HOME:-}" ] && ! command -v mpirun.mpich >/dev/null && ! command -v mpirun >/dev/null; then
   missing+=(mpich)
