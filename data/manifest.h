@@ -11,12 +11,12 @@ namespace train_gpt {
 
 struct Manifest {
   struct Document {
-    std::string file;              // as it was found
-    std::int64_t first_token = 0;  // of its text, behind the end-of-text id that precedes it
+    std::string file;              // one document, or several with end-of-text ids between them
+    std::int64_t first_token = 0;  // of its text, after the end-of-text id that precedes it
     std::int64_t tokens = 0;
   };
 
-  std::string tokenizer;         // "bytes"
+  std::string tokenizer;         // "bytes", or the name of a tokenizer file beside the token file
   std::int64_t vocab = 0;        // ids are below it
   std::int64_t end_of_text = 0;  // the id that precedes every document
   std::int64_t tokens = 0;       // in the token file, as its header says

@@ -1,4 +1,5 @@
-// Text files to one token file and its manifest.
+// Text files to token files: documents, the share of them that is kept for validation, a vocabulary learned from the
+// others, and their ids.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +7,54 @@
 #include <string>
 #include <vector>
 
+#include "data/documents.h"
+#include "data/tokenizer.h"
+
 namespace train_gpt {
 
-struct PrepareSummary {
-  std::int64_t tokens = 0;  // end-of-text ids included
-  std::int64_t documents = 0;
-  std::int64_t empty_files = 0;  // left out
+struct PrepareRequest {
+  std::vector<std::string> text_files;
+  DocumentSettings documents;
+  std::string train_file;      // "DIR/train.bin", or any other
+  std::string val_file;        // needed if val_fraction > 0
+  std::string tokenizer_file;  // its name, which manifests tell; "bytes": there is none
+  // Of the documents, every (1/val_fraction)th; where there are fewer than that, the last part of each of them.
+  double val_fraction = 0;
+  std::int64_t shard_tokens = 0;  // of a token file; 0: one file
+  int threads = 1;
+  std::size_t batch_bytes = std::size_t{1} << 20;  // text that a thread takes at a time
 };
 
-// Writes `output` (uint16 ids) and its manifest from the bytes of `text_files`, one document each, every document after
-// an end-of-text id; files without a byte are left out. Both appear under their names only when complete; missing
-// folders are made. `progress` is called about every 16 MB with the bytes done and the bytes in all.
-// Throws std::invalid_argument if there is no text, a text cannot be read or is too large for one token file, or the
-// output is one of the texts; std::runtime_error if the output cannot be written.
-PrepareSummary prepare_bytes(const std::vector<std::string>& text_files, const std::string& output,
-                             const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+struct PrepareHooks {
+  std::function<void(std::int64_t, std::int64_t)> progress;  // bytes done, bytes in all; about every 16 MB
+  std::function<bool()> stop;                                // asked often: end early, to be gone on with
+};
+
+struct PrepareSummary {
+  std::int64_t train_tokens = 0;  // end-of-text ids included
+  std::int64_t val_tokens = 0;
+  std::int64_t documents = 0;
+  std::int64_t empty = 0;  // documents without a byte, which are left out
+  bool resumed = false;    // went on where an earlier one was ended
+  bool stopped = false;    // not finished: the same request goes on
+  std::vector<std::string> files;
+};
+
+// Bytes of all texts. Throws std::invalid_argument if one cannot be read, or is one of `written`, the output.
+std::int64_t check_texts(const std::vector<std::string>& text_files, const std::vector<std::string>& written);
+
+// Writes the token files and their manifests. Files appear under their names only when complete; missing folders are
+// made. What is done is kept in `train_file`.journal every few seconds, so that a preparation that was ended goes on.
+// Memory does not grow with the texts. Throws std::invalid_argument if there is no text, a text cannot be read, or one
+// token file cannot hold it; std::runtime_error if the output cannot be written.
+PrepareSummary prepare(const PrepareRequest& request, const Tokenizer& tokenizer, const PrepareHooks& hooks = {});
+
+// The vocabulary of `size` ids that the training part of the texts gives (learn_merges.h), cut by `pattern`. Throws as
+// prepare() does; std::runtime_error if it was told to stop.
+Vocabulary learn_from_texts(const PrepareRequest& request, std::int64_t size, const std::string& pattern,
+                            const PrepareHooks& hooks = {});
+
+// True if an earlier preparation of this request was ended before it was done.
+bool can_resume(const PrepareRequest& request, const std::string& tokenizer_name);
 
 }  // namespace train_gpt

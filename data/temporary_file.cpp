@@ -17,7 +17,13 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 }  // namespace
 
 TemporaryFile::TemporaryFile(const std::string& path)
-    : path_(path), temporary_path_(path + ".partial-" + std::to_string(getpid())) {
+    : TemporaryFile(path, path + ".partial-" + std::to_string(getpid()), 0) {}
+
+TemporaryFile::TemporaryFile(const std::string& path, std::int64_t bytes)
+    : TemporaryFile(path, path + ".partial", bytes) {}
+
+TemporaryFile::TemporaryFile(const std::string& path, const std::string& temporary_path, std::int64_t bytes)
+    : path_(path), temporary_path_(temporary_path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
@@ -32,16 +38,26 @@ TemporaryFile::TemporaryFile(const std::string& path)
     throw std::invalid_argument("cannot write '" + path + "': it is " +
                                 (folder_named ? "a directory; name a file in it" : "not a regular file; name another"));
   }
-  // Whatever has this name, a left-over or a link that someone planted, is not written to.
-  unlink(temporary_path_.c_str());
-  descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (bytes > 0 && !std::filesystem::exists(temporary_path_)) std::rename(path.c_str(), temporary_path_.c_str());
+  // Unless it is to be gone on with, whatever has this name, a left-over or a link that someone planted, is not written
+  // to.
+  if (bytes == 0) unlink(temporary_path_.c_str());
+  const int fresh = bytes == 0 ? O_CREAT | O_EXCL : 0;
+  descriptor_ = open(temporary_path_.c_str(), O_WRONLY | fresh | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw std::invalid_argument("cannot write '" + path + "': " + std::strerror(errno));
+  const off_t present = lseek(descriptor_, 0, SEEK_END);
+  if (present < bytes) {
+    finished_ = true;
+    throw std::runtime_error("'" + temporary_path_ + "' has " + std::to_string(present) + " bytes, but " +
+                             std::to_string(bytes) + " had been written; remove it, and what was prepared with it");
+  }
+  if (ftruncate(descriptor_, bytes) != 0 || lseek(descriptor_, bytes, SEEK_SET) != bytes) fail("write");
   buffer_.reserve(kBufferBytes);
 }
 
 TemporaryFile::~TemporaryFile() {
   if (descriptor_ >= 0) close(descriptor_);
-  if (!committed_) unlink(temporary_path_.c_str());
+  if (!finished_) unlink(temporary_path_.c_str());
 }
 
 void TemporaryFile::fail(const std::string& what) const {
@@ -75,7 +91,7 @@ void TemporaryFile::flush() {
 
 void TemporaryFile::commit() {
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename the finished file to");
-  committed_ = true;
+  finished_ = true;
 }
 
 }  // namespace train_gpt

@@ -14,7 +14,10 @@ class TemporaryFile {
   // Creates `path`.partial-<process>; makes missing folders. Throws std::invalid_argument if that is not possible, or
   // if `path` is there and no regular file (commit() would replace a device).
   explicit TemporaryFile(const std::string& path);
-  // Removes what was written unless commit() has been called.
+  // Goes on with the first `bytes` bytes of `path`.partial, or of `path` where that has been finished since; 0: begins
+  // anew. Throws std::runtime_error if there are fewer.
+  TemporaryFile(const std::string& path, std::int64_t bytes);
+  // Removes what was written unless commit() or keep() has been called.
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -27,15 +30,18 @@ class TemporaryFile {
   void flush();
   // Gives the file its name, replacing an older one. Call flush() first.
   void commit();
+  // Leaves the file under its temporary name, to be gone on with. Call flush() first.
+  void keep() { finished_ = true; }
 
  private:
+  TemporaryFile(const std::string& path, const std::string& temporary_path, std::int64_t bytes);
   [[noreturn]] void fail(const std::string& what) const;
   void write_out();
 
   std::string path_;
   std::string temporary_path_;
   int descriptor_ = -1;
-  bool committed_ = false;
+  bool finished_ = false;
   std::vector<char> buffer_;
 };
 

@@ -12,6 +12,7 @@
 #include "commands/cli/options_table.h"
 #include "commands/cli/options_value.h"
 #include "commands/cli/other_names.h"
+#include "data/data_folder.h"
 #include "pipeline/schedule/catalog.h"
 
 namespace train_gpt {
@@ -153,6 +154,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
     given.insert(argument.key());
   }
   set_micro_batches(options.batch, given);
+  if (!options.data.folder.empty()) {
+    const DataFolder folder = find_data_folder(options.data.folder);
+    options.data.train_data = folder.train;
+    options.data.val_data = folder.validation;
+  }
   check_together(options, given);
   return options;
 }

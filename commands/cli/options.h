@@ -30,6 +30,7 @@ enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, pr
 struct DataOptions {
   std::string train_data = kDemoTrainData;  // glob
   std::string val_data;                     // glob; empty: no validation
+  std::string folder;                       // --data: both of the above are in it
   bool shuffle = true;
   std::uint64_t seed = 1;  // of sample order, initial parameters and sampling
 
@@ -175,9 +176,14 @@ struct TestingOptions {
 };
 
 struct PrepareOptions {
-  std::string text;    // glob
-  std::string output;  // token file
-  std::string tokenizer = "bytes";
+  std::string text;       // glob
+  std::string output;     // token file, or a folder
+  std::string tokenizer;  // "bytes", "learn", or a file or folder; empty: bytes for a token file, learn for a folder
+  std::string pattern;    // what cuts text; empty: the tokenizer's own
+  std::int64_t vocab = 4096;           // of a vocabulary that is learned
+  std::string field = "text";          // of JSONL rows
+  std::optional<double> val_fraction;  // not given: 0.1 for a folder, else none
+  std::int64_t shard_tokens = 0;       // 0: one file
 
   bool operator==(const PrepareOptions&) const = default;
 };

@@ -38,6 +38,24 @@ void check_required(const Options& options, const Given& given) {
   if (options.command == Command::simulate && !given.contains("schedule-file")) require(given, command, {"stages"});
 }
 
+void check_data(const Options& options, const Given& given) {
+  const std::string other = first_given(given, {"train-data", "val-data"});
+  if (given.contains("data") && !other.empty())
+    refuse("--data and " + other + " contradict each other: give one of them");
+  if (options.command != Command::prepare) return;
+  const PrepareOptions& prepare = options.prepare;
+  const std::string needs_folder = first_given(given, {"val-fraction", "shard-tokens"});
+  if (prepare.output.ends_with(".bin") && !needs_folder.empty()) {
+    refuse(needs_folder + " makes several files: give a folder as --output, not " + prepare.output);
+  }
+  const bool learns = prepare.tokenizer == "learn" || (prepare.tokenizer.empty() && !prepare.output.ends_with(".bin"));
+  if (given.contains("vocab") && !learns)
+    refuse("--vocab is the size of a vocabulary to learn; it needs --tokenizer learn");
+  const bool bytes = prepare.tokenizer == "bytes" || (prepare.tokenizer.empty() && prepare.output.ends_with(".bin"));
+  if (given.contains("pattern") && bytes)
+    refuse("--pattern has no meaning for bytes, which are not cut; give --tokenizer");
+}
+
 void check_model(const Options& options, const Given& given) {
   const ModelOptions& model = options.model;
   const std::string size = first_given(given, {"layers", "heads", "hidden"});
@@ -167,6 +185,7 @@ void check_simulation(const Options& options, const Given& given) {
 
 void check_together(const Options& options, const Given& given) {
   check_required(options, given);
+  check_data(options, given);
   check_model(options, given);
   check_batch(options);
   check_training(options, given);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "commands/cli/other_names.h"
+#include "data/token_file.h"
+#include "data/vocabulary.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
 
@@ -23,10 +25,11 @@ constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describ
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
 
-constexpr int kLargestCount = 1 << 20;                        // ranks
-constexpr int kLargestLayers = 1 << 16;                       // plans take 50 us for each
-constexpr int kLargestChunks = 1 << 10;                       // so that p * v is an int
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;  // sizes of a model or a batch
+constexpr int kLargestCount = 1 << 20;                           // ranks
+constexpr int kLargestLayers = 1 << 16;                          // plans take 50 us for each
+constexpr int kLargestChunks = 1 << 10;                          // so that p * v is an int
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;     // sizes of a model or a batch
+constexpr std::int64_t kLargestLearned = std::int64_t{1} << 24;  // ids
 constexpr std::int64_t kLargestSteps = std::int64_t{1} << 40;
 constexpr double kLargestCost = 1e12;     // ms, 30 years: timelines and sums of them stay finite
 constexpr double kLeastBandwidth = 1e-9;  // GB/s: one byte per second
@@ -102,6 +105,8 @@ std::vector<OptionSpec> data_options() {
   return {{"train-data", "GLOB", kDemoTrainData, kTrain | kPlan | kProfile,
            "token files to train on; the default is what `make demo` prepares",
            [](Options& o, const Value& v) { o.data.train_data = v.text(); }},
+          {"data", "DIR", nullptr, kTrain, "a folder that `prepare` made: --train-data and --val-data in one",
+           [](Options& o, const Value& v) { o.data.folder = v.text(); }},
           {"val-data", "GLOB", nullptr, kTrain | kEvaluate, "token files to validate on",
            [](Options& o, const Value& v) { o.data.val_data = v.text(); }},
           {"shuffle", "true|false", "true", kTrain, "read windows in random order; false: consecutive windows",
@@ -329,12 +334,33 @@ std::vector<OptionSpec> testing_options() {
 }
 
 std::vector<OptionSpec> prepare_options() {
-  return {{"text", "GLOB", nullptr, kPrepare, "text files, one document each",
-           [](Options& o, const Value& v) { o.prepare.text = v.text(); }},
-          {"output", "FILE", nullptr, kPrepare, "token file; FILE.json beside it says what is in it",
-           [](Options& o, const Value& v) { o.prepare.output = v.text(); }},
-          {"tokenizer", "bytes|DIR", "bytes", kPrepare, "bytes, or a folder with GPT-2 vocabulary files",
-           [](Options& o, const Value& v) { o.prepare.tokenizer = v.text(); }}};
+  return {
+      {"text", "GLOB", nullptr, kPrepare,
+       "text files: a document each, or several with <|endoftext|> between them; .jsonl: a document per row",
+       [](Options& o, const Value& v) { o.prepare.text = v.text(); }},
+      {"field", "NAME", "text", kPrepare, "the field of JSONL rows that is the document",
+       [](Options& o, const Value& v) { o.prepare.field = v.text(); }},
+      {"output", "FILE.bin|DIR", nullptr, kPrepare,
+       "a token file, with FILE.bin.json that says what is in it; or a folder for train.bin, val.bin and "
+       "tokenizer.json",
+       [](Options& o, const Value& v) { o.prepare.output = v.text(); }},
+      {"tokenizer", "bytes|learn|PATH", nullptr, kPrepare,
+       "PATH: tokenizer.json, GPT-2's files, a .tiktoken list, or their folder; without it bytes for a token file, "
+       "learn for a folder",
+       [](Options& o, const Value& v) { o.prepare.tokenizer = v.text(); }},
+      {"vocab", "N", "4096", kPrepare, "ids of the vocabulary that --tokenizer learn makes from the training part",
+       [](Options& o, const Value& v) { o.prepare.vocab = v.integer<std::int64_t>(kByteVocab, kLargestLearned); }},
+      {"pattern", "NAME|REGEX", nullptr, kPrepare,
+       "what cuts text before tokens are merged: gpt2, cl100k, o200k, qwen, or an expression of your own; without it "
+       "the tokenizer's, gpt2 for learn",
+       [](Options& o, const Value& v) { o.prepare.pattern = v.text(); }},
+      {"val-fraction", "X", nullptr, kPrepare,
+       "of the documents, for val.bin; of few documents their last parts; 0.1 if --output is a folder",
+       [](Options& o, const Value& v) { o.prepare.val_fraction = v.fraction_below_one(); }},
+      {"shard-tokens", "N", nullptr, kPrepare, "tokens per file: train-000000.bin and so on; without it one file",
+       [](Options& o, const Value& v) { o.prepare.shard_tokens = v.integer<std::int64_t>(2, kMaxTokensPerFile); }},
+      {"threads", "N", nullptr, kPrepare, "without it as many as there are cores",
+       [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestThreads); }}};
 }
 
 std::vector<OptionSpec> generate_options() {
@@ -405,7 +431,7 @@ const std::vector<CommandSpec>& command_table() {
       {Command::simulate, "simulate", "run schedules on paper: makespan, bubbles, memory, timelines"},
       {Command::plan, "plan", "everything short of training: partition, schedule, memory, prediction"},
       {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost", true},
-      {Command::prepare, "prepare", "turn text files into a token file"},
+      {Command::prepare, "prepare", "turn text files into token files, with a tokenizer that is given or learned"},
       {Command::generate, "generate", "sample text from a model file", true},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
   };

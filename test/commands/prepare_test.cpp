@@ -2,6 +2,7 @@
 
 #include "data/byte_tokenizer.h"
 #include "data/manifest.h"
+#include "data/prepare.h"
 #include "data/token_dataset.h"
 #include "test/data/token_files.h"
 
@@ -49,8 +50,45 @@ TEST(PrepareCommand, RefusesWhatItCannotDo) {
   EXPECT_REFUSED(run_prepare(prepare_options(folder / "*.md", folder / "tokens.bin")), "--text", "no file matches");
   EXPECT_REFUSED(run_prepare(prepare_options(folder / "empty.txt", folder / "tokens.bin")), "0 tokens");
   EXPECT_REFUSED(run_prepare(prepare_options(folder / "empty.txt", folder / "tokens.bin", "gpt2/")), "--tokenizer",
-                 "gpt2/", "byte-pair", "give bytes");
+                 "gpt2/", "no file or folder", "give bytes");
   EXPECT_REFUSED(run_prepare(prepare_options(folder / "empty.txt", "/proc/none/tokens.bin")), "/proc/none");
+}
+
+TEST(PrepareCommand, AFolderGetsBothPartsAndALearnedTokenizer) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the quick brown fox number " + std::to_string(i) + "\n";
+  write_bytes(folder / "a.txt", text);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"prepare", "--text", folder / "a.txt", "--output", folder / "mine"};
+    words.insert(words.end(), more.begin(), more.end());
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_prepare(parse_options(words)), 0);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_NE(run({"--vocab", "300"}).find("vocabulary 300"), std::string::npos);
+  const Options train = parse_options({"train", "--data", folder / "mine"});
+  EXPECT_EQ(train.data.train_data, folder / "mine/train.bin");
+  EXPECT_EQ(train.data.val_data, folder / "mine/val.bin");
+  EXPECT_EQ(vocab_of(train.data.train_data, "--train-data"), 300);
+
+  const Tokenizer tokenizer(read_vocabulary(folder / "mine"));
+  TextDecoder decoder(tokenizer);
+  std::string read;
+  for (const std::string& path : {train.data.train_data, train.data.val_data}) {
+    const TokenFile file(path);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(file.token_count()));
+    file.read(ids.data(), 0, file.token_count(), 300);
+    for (const std::int32_t id : ids) read += decoder.push(id);
+  }
+  EXPECT_EQ(read, text);
+
+  // The tokenizer that was learned serves other texts; shards are found as well.
+  run({"--tokenizer", folder / "mine/tokenizer.json", "--shard-tokens", "100", "--val-fraction", "0"});
+  EXPECT_REFUSED(parse_options({"train", "--data", folder / "mine"}), "--data", "two preparations");
+  std::filesystem::remove(folder / "mine/train.bin");
+  EXPECT_EQ(parse_options({"train", "--data", folder / "mine"}).data.train_data, folder / "mine/train-*.bin");
+  EXPECT_REFUSED(parse_options({"train", "--data", folder / "none"}), "--data", folder / "none", "prepare");
 }
 
 }  // namespace

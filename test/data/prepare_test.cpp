@@ -36,6 +36,17 @@ std::string decoded(const std::vector<std::int32_t>& ids, const std::string& end
   return text + decoder.finish();
 }
 
+// A single file of bytes, as `prepare --output FILE.bin` makes it.
+PrepareSummary prepare_bytes(const std::vector<std::string>& text_files, const std::string& output,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress = {}) {
+  PrepareRequest request;
+  request.text_files = text_files;
+  request.train_file = output;
+  request.tokenizer_file = "bytes";
+  request.documents.split_at_end_of_text = false;
+  return prepare(request, Tokenizer(byte_vocabulary()), {progress, {}});
+}
+
 TEST(Prepare, RoundTripIsByteExact) {
   const TemporaryFolder folder;
   const std::vector<std::string> texts = {odd_text(), "no newline at the end", "", std::string(200000, 'x') + "\n"};
@@ -46,10 +57,10 @@ TEST(Prepare, RoundTripIsByteExact) {
   }
   const PrepareSummary summary = prepare_bytes(names, folder / "tokens.bin");
   EXPECT_EQ(summary.documents, 3);
-  EXPECT_EQ(summary.empty_files, 1);
+  EXPECT_EQ(summary.empty, 1);
 
   const std::vector<std::int32_t> ids = all_tokens(folder / "tokens.bin");
-  EXPECT_EQ(summary.tokens, static_cast<std::int64_t>(ids.size()));
+  EXPECT_EQ(summary.train_tokens, static_cast<std::int64_t>(ids.size()));
   EXPECT_EQ(decoded(ids, "[EOT]"), "[EOT]" + texts[0] + "[EOT]" + texts[1] + "[EOT]" + texts[3]);
 
   const std::optional<Manifest> manifest = read_manifest(folder / "tokens.bin");

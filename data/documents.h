@@ -1,0 +1,72 @@
+// The documents of text files, one after the other, without reading more than one is looking at.
+//
+//   FILE.jsonl     every line is a JSON object, one of whose fields is a document; lines without anything are skipped
+//   other files    one document each, or several with <|endoftext|> between them
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace train_gpt {
+
+// A file in memory, mapped: it takes none until it is looked at.
+class MappedText {
+ public:
+  // Throws std::invalid_argument naming the text.
+  explicit MappedText(const std::string& path);
+  ~MappedText();
+  MappedText(const MappedText&) = delete;
+  MappedText& operator=(const MappedText&) = delete;
+
+  std::string_view text() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+struct DocumentSettings {
+  std::string field = "text";        // of JSONL rows
+  bool split_at_end_of_text = true;  // text files; false: "<|endoftext|>" is text as any other
+};
+
+// Where the next document is looked for.
+struct DocumentPlace {
+  std::size_t file = 0;
+  std::size_t byte = 0;
+  std::int64_t line = 1;      // of a file of rows
+  std::int64_t document = 0;  // how many came before
+
+  bool operator==(const DocumentPlace&) const = default;
+};
+
+struct Document {
+  std::shared_ptr<const MappedText> file;  // keeps `raw` alive
+  std::string_view raw;                    // of a text file: the text; of a row: its JSON
+  bool is_row = false;
+  DocumentPlace place;
+};
+
+class DocumentReader {
+ public:
+  // `files` outlives the reader. Rows and texts are told apart by their files' names.
+  DocumentReader(const std::vector<std::string>& files, DocumentSettings settings, DocumentPlace from = {});
+
+  // False at the end. Empty text files and blank lines are documents too, of no byte.
+  bool next(Document& document);
+  const DocumentPlace& place() const { return place_; }
+
+  // The text of a document: `raw` itself, or the row's field, kept in `row_text`. Threads may call this together.
+  // Throws std::invalid_argument naming file and line of a row that is no JSON object with that field.
+  std::string_view text_of(const Document& document, std::string& row_text) const;
+
+ private:
+  const std::vector<std::string>& files_;
+  DocumentSettings settings_;
+  DocumentPlace place_;
+  std::shared_ptr<const MappedText> file_;  // that place_ is in, if it has been opened
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,31 @@
+// Which documents train the model, and which are kept to validate it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "data/documents.h"
+
+namespace train_gpt {
+
+// A pure function of the texts: the same documents every time, evenly spread.
+class TrainValSplit {
+ public:
+  // 0 <= fraction < 1. Counts documents until it is known that there are enough of them.
+  TrainValSplit(double fraction, const std::vector<std::string>& files, const DocumentSettings& settings);
+
+  struct Parts {
+    std::string_view train;
+    std::string_view validation;
+  };
+  // Of document number `index`: all of it on one side, or, where there are fewer than 1 / fraction documents, its last
+  // part, which begins with a line where it has some, on the other.
+  Parts parts(std::int64_t index, std::string_view text) const;
+
+ private:
+  double fraction_;
+  bool by_document_ = true;
+};
+
+}  // namespace train_gpt
