@@ -83,6 +83,10 @@ class Device {
   virtual double time_ms(Mark mark) = 0;
   virtual void synchronize() = 0;
 
+  // Names what is enqueued in between for a profiler's timeline (NVTX on CUDA; nothing elsewhere). Ranges may nest.
+  virtual void begin_range(const char* name) { static_cast<void>(name); }
+  virtual void end_range() {}
+
   // ---- embedding ------------------------------------------------------------------------------------------------
   // out(B,T,C) = wte(Vp,C)[tokens(B,T)] + wpe(maxT,C)[t]
   virtual void embedding_forward(void* out, const std::int32_t* tokens, const void* wte, const void* wpe,

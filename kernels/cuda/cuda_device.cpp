@@ -12,6 +12,12 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/compute_stream.h"
 #include "kernels/cuda/operation_parts.h"
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TRAIN_GPT_NVTX(call) call
+#else
+#define TRAIN_GPT_NVTX(call) static_cast<void>(0)
+#endif
 
 namespace train_gpt {
 namespace cuda {
@@ -21,6 +27,16 @@ constexpr std::int64_t kAlignment = 256;
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
+
+template <typename Float>
+void CudaDevice<Float>::begin_range([[maybe_unused]] const char* name) {
+  TRAIN_GPT_NVTX(nvtxRangePushA(name));
+}
+
+template <typename Float>
+void CudaDevice<Float>::end_range() {
+  TRAIN_GPT_NVTX(nvtxRangePop());
+}
 
 template <typename Float>
 std::string CudaDevice<Float>::describe() const {

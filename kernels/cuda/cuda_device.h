@@ -77,6 +77,9 @@ class CudaDevice final : public WithStream {
     wait_for(marks_.event(mark));
     return marks_.time_ms(mark);
   }
+  // Ranges of the host's thread in NVIDIA's profilers; without NVTX's headers nothing.
+  void begin_range(const char* name) override;
+  void end_range() override;
   void synchronize() override {
     wait_for(marks_.event(marks_.record()));
     marks_.renew_base();

@@ -162,7 +162,11 @@ void Executor::run_actions(List list, std::size_t begin, std::size_t end,
     wait_for(plan);
     marks.begin = device_.mark();
     if (extra_work_) extra_work_(i);
-    if (plan_.request.computes) work(action, plan);
+    if (plan_.request.computes) {
+      device_.begin_range(to_string(action).c_str());
+      work(action, plan);
+      device_.end_range();
+    }
     marks.end = device_.mark();
     send(plan);
     marks_.push_back(marks);
