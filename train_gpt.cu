@@ -11,6 +11,7 @@
 #include "commands/commands.h"
 #include "commands/run/launch.h"
 #include "commands/run/session.h"
+#include "pipeline/train/signals.h"
 
 namespace {
 
@@ -35,6 +36,8 @@ int run(const Options& options) {
       return run_evaluate(options);
     case Command::generate:
       return run_generate(options);
+    case Command::checkpoint:
+      return run_checkpoint(options);
     case Command::status:
       return run_status(options);
   }
@@ -54,16 +57,30 @@ int report(const std::exception& error, int status) {
   return status;
 }
 
+// Of the command line. Every rank finds the same, unless the launcher gave them different ones; then those without a
+// fault wait for the others.
+int refuse(const std::invalid_argument& error) {
+  const Launch launch = launch_from_environment();
+  if (launch.ranks == 1) return report(error, kBadInput);
+  try {
+    return fail_together(error.what(), kBadInput);
+  } catch (const std::exception&) {  // the launcher's ranks are not MPI's
+    return launch.rank == 0 ? report(error, kBadInput) : kBadInput;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  listen_for_wish_to_stop();
   const bool first_rank = launch_from_environment().rank == 0;
   Options options;
   try {
     options = parse_options({argv + 1, argv + argc});
   } catch (const std::invalid_argument& error) {
-    return first_rank ? report(error, kBadInput) : kBadInput;  // every rank finds the same
+    return refuse(error);
   }
+  if (options.command != Command::train) stop_listening();
   if (options.help) {
     if (first_rank) std::fputs(help_text(options).c_str(), stdout);
     return finish(0);

@@ -20,6 +20,8 @@ int run_profile(const Options& options);  // what units and messages cost here
 int run_prepare(const Options& options);
 // Where every rank of a run is, or was when it ended.
 int run_status(const Options& options);
+// Asks a run that is alive for a checkpoint.
+int run_checkpoint(const Options& options);
 // Everything short of training, for machines that one does not have: partition, schedule, memory and prediction, and as
 // the last line the plan event of log.jsonl.
 int run_plan(const Options& options);

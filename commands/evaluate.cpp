@@ -2,12 +2,15 @@
 
 #include "commands/commands.h"
 #include "commands/run/training_run.h"
+#include "pipeline/train/signals.h"
 
 namespace train_gpt {
 
 int run_evaluate(const Options& options) {
+  const double begun = monotonic_seconds();
   Session session(options);
   try {
+    listen_for_end();
     // The ranks watch each other by files, also where nothing is to stay.
     std::optional<RunFolder> folder;
     std::optional<ScratchFolder> scratch;
@@ -19,7 +22,7 @@ int run_evaluate(const Options& options) {
     }
     RunInputs inputs = open_inputs(session, placed, folder ? &*folder : nullptr);
     const RunPlan plan = plan_run(session, placed, inputs);
-    TrainingRun run(session, placed, inputs, plan);
+    TrainingRun run(session, placed, inputs, plan, begun);
     return evaluate(run);
   } catch (const std::exception& error) {
     session.end_job(error);

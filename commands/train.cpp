@@ -1,10 +1,11 @@
 #include "commands/commands.h"
 #include "commands/run/training_run.h"
+#include "pipeline/train/signals.h"
 
 namespace train_gpt {
 
 int run_train(const Options& options) {
-  listen_for_wish_to_stop();
+  const double begun = monotonic_seconds();
   Session session(options);
   try {
     listen_for_wish_to_stop();  // again: MPI_Init puts a handler of its own there
@@ -13,7 +14,7 @@ int run_train(const Options& options) {
     placed.run.output = folder.path();
     RunInputs inputs = open_inputs(session, placed, &folder);
     const RunPlan plan = plan_run(session, placed, inputs);
-    TrainingRun run(session, placed, inputs, plan);
+    TrainingRun run(session, placed, inputs, plan, begun);
     return train(run);
   } catch (const std::exception& error) {
     session.end_job(error);

@@ -25,7 +25,7 @@ inline constexpr const char* kLatestRun = "out/latest";
 // --max-seq-len if neither it nor a model file is given.
 inline constexpr std::int64_t kDefaultMaxSeqLen = 1024;
 
-enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status };
+enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status, checkpoint };
 
 struct DataOptions {
   std::string train_data = kDemoTrainData;  // glob
@@ -86,13 +86,16 @@ struct OptimizerOptions {
 constexpr int kLargestThreads = 1024;  // per rank
 
 struct RunOptions {
-  std::int64_t steps = 1000;          // in total, also after a resume
-  std::int64_t val_every = 100;       // steps; 0: only after the last. Without val_data: never
-  std::int64_t val_batches = 4;       // of rows() rows
-  std::int64_t sample_every = 0;      // steps; 0: never
-  std::string output;                 // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
-  bool overwrite = false;             // give up the run that is in `output`
-  std::int64_t checkpoint_every = 0;  // steps; 0: only after the last
+  std::int64_t steps = 1000;      // in total, also after a resume
+  std::int64_t val_every = 100;   // steps; 0: only after the last. Without val_data: never
+  std::int64_t val_batches = 4;   // of rows() rows
+  std::int64_t sample_every = 0;  // steps; 0: never
+  std::string output;             // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
+  bool overwrite = false;         // give up the run that is in `output`
+  std::int64_t checkpoint_every = 0;  // steps; 0: see the next
+  double checkpoint_seconds = 900;    // between checkpoints; 0: none but by steps and after the last
+  double time_limit = 0;              // seconds of the whole program; 0: none
+  double stall_timeout = 120;         // seconds
   int keep = 3;                       // newest checkpoints that are kept
   std::string resume;                 // "latest", "auto", a path, or empty: start anew
   std::string trace;                  // Chrome trace file; empty: none

@@ -20,7 +20,7 @@ constexpr CommandSet kPlan = only(Command::plan);
 constexpr CommandSet kProfile = only(Command::profile);
 constexpr CommandSet kPrepare = only(Command::prepare);
 constexpr CommandSet kGenerate = only(Command::generate);
-constexpr CommandSet kStatus = only(Command::status);
+constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint);
 constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
@@ -30,6 +30,7 @@ constexpr int kLargestLayers = 1 << 16;                          // plans take 5
 constexpr int kLargestChunks = 1 << 10;                          // so that p * v is an int
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;     // sizes of a model or a batch
 constexpr std::int64_t kLargestLearned = std::int64_t{1} << 24;  // ids
+constexpr double kLargestTime = 1e9;                             // seconds, 30 years
 constexpr std::int64_t kLargestSteps = std::int64_t{1} << 40;
 constexpr double kLargestCost = 1e12;     // ms, 30 years: timelines and sums of them stay finite
 constexpr double kLeastBandwidth = 1e-9;  // GB/s: one byte per second
@@ -94,6 +95,12 @@ void set_recompute(Options& o, const Value& v) {
   } else {
     v.refuse("is not known; give none, auto or a list of units per virtual stage such as 2,1,0,0");
   }
+}
+
+void set_checkpoint_every(Options& o, const Value& v) {
+  const bool steps = !v.raw().empty() && v.raw().find_first_not_of("0123456789") == std::string::npos;
+  o.run.checkpoint_every = steps ? v.integer<std::int64_t>(0, kLargestSteps) : 0;
+  o.run.checkpoint_seconds = steps ? 0 : v.seconds(1, kLargestTime);
 }
 
 std::vector<double>& cost(Options& o, std::vector<double> Costs::*which) {
@@ -217,8 +224,14 @@ std::vector<OptionSpec> run_options() {
        [](Options& o, const Value&) { o.run.overwrite = true; }},
       {"output", "DIR", nullptr, kStatus, "the folder of the run, its name alone is enough; without it out/latest",
        [](Options& o, const Value& v) { o.run.output = v.text(); }},
-      {"checkpoint-every", "N", "0", kTrain, "write a checkpoint every N steps and after the last; 0: after the last",
-       [](Options& o, const Value& v) { o.run.checkpoint_every = v.integer<std::int64_t>(0, kLargestSteps); }},
+      {"checkpoint-every", "N|TIME", "15min", kTrain,
+       "write a checkpoint every N steps, or every so often but in at most 2% of the time, and after the last step; 0: "
+       "after the last",
+       set_checkpoint_every},
+      {"time-limit", "TIME", nullptr, kTrain, "stop with a checkpoint before so much time is over, such as 3h50m",
+       [](Options& o, const Value& v) { o.run.time_limit = v.seconds(1, kLargestTime); }},
+      {"stall-timeout", "TIME", "120s", kTrain | kEvaluate, "end the run when a rank shows no sign of life for so long",
+       [](Options& o, const Value& v) { o.run.stall_timeout = v.seconds(1, kLargestTime); }},
       {"keep", "K", "3", kTrain, "keep the newest K checkpoints",
        [](Options& o, const Value& v) { o.run.keep = v.integer<int>(1, kLargestCount); }},
       {"resume", "latest|auto|PATH", nullptr, kTrain,
@@ -434,6 +447,7 @@ const std::vector<CommandSpec>& command_table() {
       {Command::prepare, "prepare", "turn text files into token files, with a tokenizer that is given or learned"},
       {Command::generate, "generate", "sample text from a model file", true},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
+      {Command::checkpoint, "checkpoint", "ask a run that is alive for a checkpoint", false, "output"},
   };
   return table;
 }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 
+#include "commands/run/packed.h"
 #include "commands/run/told.h"
 #include "model/range_file.h"
 #include "pipeline/train/file_agreement.h"
@@ -150,20 +150,6 @@ void remove_older(const std::string& output, const std::string& run, int keep, c
 
 std::int64_t size_of(const std::string& path) { return static_cast<std::int64_t>(MappedFile(path).bytes().size()); }
 
-// Texts of any bytes in one: each behind its length.
-void pack(std::string& packed, const std::string& text) {
-  const std::uint64_t size = text.size();
-  packed.append(reinterpret_cast<const char*>(&size), sizeof size);
-  packed += text;
-}
-std::string unpack(std::string_view& packed) {
-  std::uint64_t size = 0;
-  std::memcpy(&size, packed.data(), sizeof size);
-  std::string text(packed.substr(sizeof size, size));
-  packed.remove_prefix(sizeof size + size);
-  return text;
-}
-
 // Rank 0 looks, since only one rank's view of a folder that may change is the same for all.
 std::vector<Candidate> agreed_candidates(Communicator& world, const std::string& wanted, const std::string& output) {
   std::string seen;
@@ -255,6 +241,11 @@ FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, 
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint) {
   trainer.load(ModelFile(checkpoint.folder + "/" + kModel));
   trainer.load_moments(OptimizerFile(checkpoint.folder + "/" + kOptimizer));
+}
+
+std::string newest_checkpoint(const std::string& output) {
+  const std::vector<Candidate> candidates = candidates_in(output);
+  return candidates.empty() || !candidates.front().wrong.empty() ? "" : candidates.front().folder;
 }
 
 bool has_checkpoints(const std::string& output) { return !candidates_in(output).empty(); }

@@ -34,6 +34,8 @@ FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, 
 // Loads parameters and moments. The files have been verified. Throws std::invalid_argument.
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint);
 
+// The folder of the checkpoint of `output` that is furthest on, by its manifest alone; empty: none.
+std::string newest_checkpoint(const std::string& output);
 // True if `output` has checkpoints, complete or not.
 bool has_checkpoints(const std::string& output);
 // Removes the complete checkpoints of `output`, and what is half written or half removed. Folders of other names stay.

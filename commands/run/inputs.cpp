@@ -58,6 +58,19 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   if (trains && session.is_first()) check_result_files(options.run);
 }
 
+// What ranks must see alike, lest they train a mixture.
+std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
+  std::vector<Seen> seen = {{"the model", model_line(inputs.model, batch_shape(options, inputs.named))}};
+  for (const auto* data : {&inputs.train_data, &inputs.val_data}) {
+    if (!*data) continue;
+    for (const TokenFile& shard : (*data)->shards()) seen.push_back(seen_file(shard.path()));
+  }
+  for (const std::string& path : {options.model.init_file, options.pipeline.schedule_file, options.pipeline.profile}) {
+    if (!path.empty()) seen.push_back(seen_file(path));
+  }
+  return seen;
+}
+
 // --resume: finds the checkpoint, and refuses what contradicts it.
 void choose_checkpoint(Session& session, const Options& options, RunInputs& inputs) {
   const std::string& wanted = options.run.resume;
@@ -87,6 +100,7 @@ RunInputs open_inputs(Session& session, const Options& options, RunFolder* folde
   RunInputs inputs;
   inputs.folder = folder;
   session.together([&] { open_files(session, options, inputs); });
+  session.agree([&] { return files_seen(options, inputs); });
   if (!options.run.resume.empty()) choose_checkpoint(session, options, inputs);
   return inputs;
 }

@@ -32,7 +32,7 @@ Launch launch_from_environment() {
   for (const Launcher& launcher : kLaunchers) {
     // Both: a batch script that Slurm runs is told a rank without being one of several.
     const std::optional<int> rank = number_in(launcher.rank), ranks = number_in(launcher.ranks);
-    if (rank && ranks) return {*rank, *ranks};
+    if (rank && ranks) return {*rank, *ranks, /*launched=*/true};
   }
   return {};
 }

@@ -7,6 +7,7 @@ namespace train_gpt {
 struct Launch {
   int rank = 0;   // 0 without a launcher
   int ranks = 1;  // 1 without a launcher
+  bool launched = false;
 };
 
 // Reads the variables of MPICH's and Intel's hydra, Open MPI, PMIx and Slurm, in this order.

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <thread>
 
 #include "commands/run/checkpoints.h"
 #include "commands/run/told.h"
@@ -71,6 +73,16 @@ void remove_run(const std::string& folder) {
     if (error) throw std::runtime_error(folder + "/" + name + ": cannot be removed: " + error.message());
   }
   remove_checkpoints(folder);
+}
+
+// NFS may take some seconds to see a file that another host made.
+void require_seen(const std::string& path) {
+  std::error_code error;
+  for (int tries = 0; tries < 50; ++tries) {
+    if (fs::exists(path, error)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  throw std::invalid_argument(path + ": is not there");
 }
 
 void turn_latest_to(const std::string& folder) {
@@ -140,10 +152,15 @@ RunFolder::RunFolder(Session& session, const Options& options) : first_(session.
   path_ = told_by_first(session.world(), path_);
   run_ = told_by_first(session.world(), run_);
   continues_ = told_by_first(session.world(), continues_ ? "continues" : "") == "continues";
+  const std::string probe = path_ + "/probe." + run_;
+  session.together([&] {
+    if (first_) create_range_file(probe, 1);
+  });
   session.together([&] {
     if (first_) return;
     try {
       lock_ = RunLock::join(path_);
+      require_seen(probe);
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(std::string(error.what()) + ". Rank " + std::to_string(session.world().rank()) +
                                   " on host " + host_name() +
@@ -151,6 +168,8 @@ RunFolder::RunFolder(Session& session, const Options& options) : first_(session.
                                   "a folder that all hosts share");
     }
   });
+  std::error_code ignored;
+  if (first_) fs::remove(probe, ignored);
 }
 
 RunFolder::~RunFolder() {

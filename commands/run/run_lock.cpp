@@ -93,6 +93,14 @@ RunLock RunLock::join(const std::string& directory) {
   return lock;
 }
 
+bool RunLock::is_held(const std::string& directory) {
+  const int descriptor = open(name_in(directory).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool busy = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(descriptor);
+  return busy;
+}
+
 RunLock::RunLock(RunLock&& other) noexcept { *this = std::move(other); }
 
 RunLock& RunLock::operator=(RunLock&& other) noexcept {

@@ -23,6 +23,9 @@ class RunLock {
   // For all other ranks, when rank 0 owns it.
   static RunLock join(const std::string& directory);
 
+  // True if a process holds a lock there.
+  static bool is_held(const std::string& directory);
+
   RunLock() = default;
   RunLock(RunLock&& other) noexcept;
   RunLock& operator=(RunLock&& other) noexcept;

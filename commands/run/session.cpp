@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "pipeline/train/state_file.h"
+
 #if defined(TRAIN_GPT_CUDA)
 #include "commands/run/gpu_peak.h"
 #include "kernels/cuda/gpu_communicator.h"
@@ -106,6 +108,7 @@ std::int64_t least_memory_per_rank(Communicator& world, std::int64_t host_memory
 
 Session::Session(const Options& options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
+  if (const std::string trouble = disagreement(*world_, seen_of_start()); !trouble.empty()) end_together(2, trouble);
   host_ = host_place();
   const bool may_use_gpus = options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
   const bool everywhere_gpus = may_use_gpus && all_ranks_have_gpus(*world_);
@@ -166,12 +169,14 @@ void Session::end_job(const std::exception& error) {
 void Session::together(const std::function<void()>& setup) {
   // One byte of status, then the message.
   std::string outcome(1, '0');
+  const int rank = world_->rank();
+  const std::string who = rank == 0 ? "" : "rank " + std::to_string(rank) + " on host " + host_name() + ": ";
   try {
     setup();
   } catch (const std::invalid_argument& error) {
-    outcome = std::string("2") + error.what();
+    outcome = "2" + who + error.what();
   } catch (const std::exception& error) {
-    outcome = std::string("1") + error.what();
+    outcome = "1" + who + error.what();
   }
   const auto all = world_->gather_host(outcome, 0);
   char verdict = '0';
@@ -182,11 +187,29 @@ void Session::together(const std::function<void()>& setup) {
     message.assign(one.begin() + 1, one.end());
   }
   world_->broadcast_host(&verdict, 1, 0);
-  if (verdict == '0') return;
+  if (verdict != '0') end_together(verdict - '0', message);
+}
+
+void Session::agree(const std::function<std::vector<Seen>()>& look) {
+  std::vector<Seen> seen;
+  together([&] { seen = look(); });
+  if (const std::string trouble = disagreement(*world_, seen); !trouble.empty()) end_together(2, trouble);
+}
+
+void Session::end_together(int status, const std::string& message) {
   agreed_ = true;
-  if (world_->rank() != 0) throw QuietExit{verdict - '0'};
-  if (verdict == '2') throw std::invalid_argument(message);
+  if (world_->rank() != 0) throw QuietExit{status};
+  if (status == 2) throw std::invalid_argument(message);
   throw std::runtime_error(message);
+}
+
+int fail_together(const std::string& message, int status) {
+  const MpiSession mpi;
+  const std::unique_ptr<Communicator> world = make_mpi_communicator();
+  const std::string trouble = disagreement(*world, seen_of_start());
+  if (world->rank() != 0) return status;
+  std::fprintf(stderr, "train_gpt: error: %s\n", (trouble.empty() ? message : trouble).c_str());
+  return status;
 }
 
 }  // namespace train_gpt

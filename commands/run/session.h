@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands/cli/options.h"
+#include "commands/run/agreement.h"
 #include "kernels/communicator.h"
 #include "kernels/cpu/mpi_communicator.h"
 #include "kernels/device.h"
@@ -44,12 +46,16 @@ class Session {
   // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
   // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
   void together(const std::function<void()>& setup);
+  // Compares what `look` returns on every rank: likewise, naming rank, host and what differs.
+  void agree(const std::function<std::vector<Seen>()>& look);
   // Within the catch of `error`: prints it and ends the whole job, or, where all ranks have agreed to end, throws it
   // on.
   [[noreturn]] void end_job(const std::exception& error);
 
  private:
   void connect_gpus();
+  // Ends all ranks with one message.
+  [[noreturn]] void end_together(int status, const std::string& message);
 
   MpiSession mpi_;
   std::unique_ptr<Communicator> world_;
@@ -63,5 +69,9 @@ class Session {
   std::optional<double> peak_flops_;
   bool agreed_ = false;  // to end
 };
+
+// For a rank whose start failed before it could become part of a session, while others may wait for it there: one
+// message of all ranks. Returns the exit status.
+int fail_together(const std::string& message, int status);
 
 }  // namespace train_gpt

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "commands/run/command_line.h"
 #include "commands/run/step_meter.h"
 #include "data/byte_tokenizer.h"
 #include "data/sample_order.h"
@@ -56,21 +57,33 @@ void show_sample(TrainingRun& run, std::int64_t step) {
 }
 
 void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
+  const double begin = monotonic_seconds();
   CheckpointManifest manifest = run.inputs.manifest;
   manifest.step = steps_taken;
   if (std::isfinite(loss)) manifest.loss = loss;
   ++run.inputs.manifest.counter;
   const std::string folder =
       write_checkpoint(*run.trainer, run.session.world(), run.options.run.output, manifest, run.options.run.keep);
+  run.stopping.checkpoint_took(monotonic_seconds() - begin);
   run.log->text("checkpoint written to " + folder);
 }
 
-// Asked to stop: what was measured is shown, and there is neither a model file nor an end event of a run that is not
-// over.
-void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken) {
+void save_model(TrainingRun& run) {
+  if (!run.computes()) return;
+  const std::string path = run.options.run.output + "/model.bin";
+  run.trainer->save(path, Precision::fp32);
+  run.log->text("model written to " + path);
+}
+
+// Asked to stop, by `why`: what was measured is shown, and the model is written as it is; there is no end event of a
+// run that is not over.
+void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, const std::string& why) {
   meter.show_results();
-  run.log->text("stopped by SIGUSR1 after " + std::to_string(steps_taken) + " of " +
-                std::to_string(run.options.run.steps) + " steps" + (run.computes() ? "; --resume latest goes on" : ""));
+  save_model(run);
+  const std::string command =
+      command_that_goes_on(own_command_line(), run.session.world().size(), run.options.run.output);
+  run.log->text("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
+                std::to_string(run.options.run.steps) + " steps" + (run.computes() ? "; to go on: " + command : ""));
   run.state->finish();
 }
 
@@ -78,11 +91,7 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   if (run.inputs.val_data) validate(run, run.options.run.steps);
   if (run.options.run.sample_every > 0) show_sample(run, run.options.run.steps);
   meter.show_results();
-  if (run.computes()) {
-    const std::string model_path = run.options.run.output + "/model.bin";
-    run.trainer->save(model_path, Precision::fp32);
-    run.log->text("model written to " + model_path);
-  }
+  save_model(run);
   run.log->end(run.computes() ? run.trainer->parameter_hash() : "", last_loss,
                run.optimistic() ? std::optional(redone_steps) : std::nullopt);
   run.state->finish();
@@ -95,8 +104,14 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
     throw;
   } catch (const PeerFailure& failure) {
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), failure.what());
+  } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
+    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), failure.what());
+    std::fflush(stderr);
+    std::_Exit(1);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), error.what());
+    const std::string newest = newest_checkpoint(run.options.run.output);
+    std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), error.what(),
+                 newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
     std::fflush(stderr);
     run.watchdog->announce(error.what());
   }
@@ -119,14 +134,14 @@ int train(TrainingRun& run) try {
   if (const FoundCheckpoint& resumed = run.inputs.resumed; !resumed.folder.empty()) {
     loss = resumed.manifest.loss.value_or(std::numeric_limits<double>::quiet_NaN());
   }
-  bool stop_asked = false;  // some rank got SIGUSR1
+  Stopping::Verdict verdict;  // of the last step; a wish to stop stays
   std::int64_t redone_steps = 0;
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
     if (validates(step)) validate(run, step);
     if (samples(step)) show_sample(run, step);
-    const bool last = step + 1 == wanted.steps || stop_asked;
-    const bool saves = last || due(wanted.checkpoint_every, step + 1);
+    const bool last = step + 1 == wanted.steps || !verdict.stop.empty();
+    const bool saves = last || verdict.checkpoint || due(wanted.checkpoint_every, step + 1);
     // The next step follows immediately, so that an optimistic one may begin it.
     const bool goes_ahead = run.optimistic() && !last && !saves && !validates(step + 1) && !samples(step + 1);
 
@@ -140,14 +155,18 @@ int train(TrainingRun& run) try {
     run.log->step(meter.report(step, result));
 
     loss = result.loss;
-    stop_asked = result.stop_asked;
+    run.stopping.step_took(result.ms / 1000);
+    verdict = run.stopping.read(result.votes, verdict.stop);
     redone_steps += result.redone ? 1 : 0;
     // An optimistic step may have begun the next one, which is then the last.
-    const bool ends = last || (stop_asked && !goes_ahead);
-    if (run.computes() && (saves || ends)) save_checkpoint(run, step + 1, loss);
+    const bool ends = last || (!verdict.stop.empty() && !goes_ahead);
+    if (run.computes() && (saves || ends || (verdict.checkpoint && !goes_ahead))) {
+      save_checkpoint(run, step + 1, loss);
+      verdict.checkpoint = false;
+    }
     if (ends && step + 1 < wanted.steps) {
-      end_early(run, meter, step + 1);
-      return 0;
+      end_early(run, meter, step + 1, verdict.stop);
+      return kStopped;
     }
   }
   end(run, meter, loss, redone_steps);

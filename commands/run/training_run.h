@@ -6,6 +6,7 @@
 #include "commands/run/inputs.h"
 #include "commands/run/log.h"
 #include "commands/run/run_plan.h"
+#include "commands/run/stopping.h"
 #include "pipeline/train/state_file.h"
 #include "pipeline/train/watchdog.h"
 
@@ -14,7 +15,8 @@ namespace train_gpt {
 struct TrainingRun {
   // Allocates all memory, opens the log, fills the parameters (--resume, --init, or random), and says what is
   // predicted. The referenced objects outlive the run. Collective; throws as Session::together.
-  TrainingRun(Session& session, const Options& options, RunInputs& inputs, const RunPlan& decided);
+  // begun: monotonic_seconds() when the program started.
+  TrainingRun(Session& session, const Options& options, RunInputs& inputs, const RunPlan& decided, double begun);
 
   bool computes() const { return plan.request.computes; }
   bool trains() const { return options.command == Command::train; }
@@ -30,6 +32,7 @@ struct TrainingRun {
   std::unique_ptr<StateFile> state;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Watchdog> watchdog;
+  Stopping stopping;
   Simulation predicted;  // by what the stages cost in place
 
  private:
@@ -40,7 +43,7 @@ struct TrainingRun {
 
 // Takes the steps of the run, and leaves model, checkpoints and what was measured. A failure of this rank is told to
 // the others and ends the whole job: whoever fails first says why, the others say where they were. Returns the exit
-// status.
+// status: kStopped where it ended before its last step, with a checkpoint.
 int train(TrainingRun& run);
 // Mean loss over --val-batches batches of the validation data, logged. Fails as train.
 int evaluate(TrainingRun& run);

@@ -2,13 +2,14 @@
 #include <cstdio>
 
 #include "commands/run/action_time.h"
+#include "commands/run/launch.h"
 #include "commands/run/training_run.h"
 #include "pipeline/plan/plan_bytes.h"
 
 namespace train_gpt {
 
-TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPlan& d)
-    : session(s), options(o), inputs(i), decided(d), plan(d.plan()) {
+TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPlan& d, double begun)
+    : session(s), options(o), inputs(i), decided(d), plan(d.plan()), stopping(o.run, s.is_first(), begun) {
   session.together([&] {
     if (inputs.folder != nullptr) {
       for (std::string& note : inputs.folder->begin(inputs.resumed.manifest.step))
@@ -56,9 +57,10 @@ void TrainingRun::fill_parameters() {
 
 void TrainingRun::install_hooks() {
   watchdog = std::make_unique<Watchdog>(*state, options.run.output, session.world().rank(), session.world().size(),
+                                        options.run.stall_timeout, launch_from_environment().launched,
                                         [this] { return trainer->doing(); });
   trainer->set_hooks([this] { watchdog->while_computing(); }, [this] { watchdog->while_waiting(); });
-  trainer->set_stop_wish(wishes_to_stop);
+  trainer->set_votes([this] { return stopping.votes(); });
   ActionDelays delays(session.delays(), session.world().rank());
   const bool timed = session.is_timed();
   if (!timed && !delays.any()) return;

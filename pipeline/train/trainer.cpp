@@ -187,13 +187,13 @@ bool Trainer::settle(std::int64_t step, double norm) {
   return is_ahead_;
 }
 
-// One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms, and how many
-// ranks were asked to stop.
+// One message says everything: losses of all micro-batches, times of all ranks, squared sums of all atoms, and the
+// votes.
 struct Trainer::ReportParts {
   std::span<double> losses;
   std::span<double> times;
   std::span<double> squared_sums;
-  double& stop_asked;
+  std::span<double> votes;
 };
 
 Trainer::ReportParts Trainer::report_parts() {
@@ -201,9 +201,9 @@ Trainer::ReportParts Trainer::report_parts() {
   const auto losses = static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches);
   const std::size_t times = static_cast<std::size_t>(groups_.world->size()) * RankTimes::kNumbers;
   const auto atoms = static_cast<std::size_t>(atoms_);
-  report_.resize(losses + times + atoms + 1);
+  report_.resize(losses + times + atoms + kVotes);
   const std::span<double> all(report_);
-  return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times, atoms), report_.back()};
+  return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times, atoms), all.last(kVotes)};
 }
 
 // What this rank knows; zeros elsewhere.
@@ -213,7 +213,7 @@ void Trainer::report_step() {
   last_marks_ = executor_.marks();
   const RankTimes times = rank_times(device_, last_marks_, clock_ahead_ms_);
   times.write(parts.times.subspan(static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
-  parts.stop_asked = wishes_to_stop_() ? 1 : 0;
+  std::ranges::copy(votes_(), parts.votes.begin());
   if (!plan_.request.computes) return;
   micro_batch_losses(parts.losses, plan_.request.schedule.actions(groups_.rank()));
   if (groups_.owns_parameters()) {
@@ -230,7 +230,7 @@ StepResult Trainer::read_report(std::int64_t step) {
   StepResult result;
   result.loss = computes ? mean_loss(parts.losses) : kNone;
   result.grad_norm = computes ? gradient_norm(parts.squared_sums) : kNone;
-  result.stop_asked = parts.stop_asked > 0;
+  std::ranges::copy(parts.votes, result.votes.begin());
   times_.clear();
   for (std::size_t at = 0; at < parts.times.size(); at += RankTimes::kNumbers) {
     times_.push_back(RankTimes::read(parts.times.subspan(at, RankTimes::kNumbers)));

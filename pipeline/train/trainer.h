@@ -2,6 +2,7 @@
 // options, tokens and writing logs is done by the commands.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,10 @@ struct OptimizerSettings {
   double grad_clip = 1.0;
 };
 
+// Numbers that ranks give with the report of a step and of which each learns the sums; what they mean is the caller's.
+inline constexpr std::size_t kVotes = 12;
+using Votes = std::array<double, kVotes>;
+
 struct StepResult {
   double loss = 0;       // mean over all valid targets of the step, the same on all ranks; timed device: not a number
   double grad_norm = 0;  // before clipping; timed device: not a number
@@ -42,7 +47,7 @@ struct StepResult {
   double ms = 0;                     // from the step's start to the end of its update, on this rank
   std::span<const RankTimes> times;  // of every rank of the job; until the next step
   bool redone = false;               // optimistic: the update was taken back and done again with the true clip factor
-  bool stop_asked = false;           // some rank was told to stop (set_stop_wish)
+  Votes votes{};                     // of all ranks, summed (set_votes)
 };
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
@@ -83,8 +88,8 @@ class Trainer {
   // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
   // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
   StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
-  // Asked at the end of each step whether this rank was told to stop: StepResult::stop_asked tells all ranks.
-  void set_stop_wish(std::function<bool()> wish) { wishes_to_stop_ = std::move(wish); }
+  // Asked at the end of each step for this rank's votes.
+  void set_votes(std::function<Votes()> votes) { votes_ = std::move(votes); }
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
   // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
@@ -164,7 +169,7 @@ class Trainer {
   std::vector<RankTimes> times_;
   std::vector<ActionMarks> last_marks_;
   double clock_ahead_ms_ = 0;
-  std::function<bool()> wishes_to_stop_ = [] { return false; };
+  std::function<Votes()> votes_ = [] { return Votes{}; };
 };
 
 }  // namespace train_gpt

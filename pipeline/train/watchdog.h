@@ -1,10 +1,12 @@
-// Failing well: notices signals, ranks that fail and ranks that have stopped moving, from the hooks that run while this
-// rank computes or waits. What it finds becomes an exception that names what this rank was doing.
+// Failing well: notices demands to end, ranks that fail, ranks that have stopped moving, and a launcher that is gone,
+// from the hooks that run while this rank computes or waits. What it finds becomes an exception that names what this
+// rank was doing.
 #pragma once
 
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "pipeline/train/state_file.h"
 
@@ -16,40 +18,53 @@ class PeerFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The launcher is gone: nobody is left to end the ranks of this host together.
+class LauncherGone : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class Watchdog {
  public:
-  // Handles SIGTERM, SIGINT and SIGHUP while it lives. `doing` describes this rank.
-  Watchdog(StateFile& state, std::string directory, int rank, int ranks, std::function<std::string()> doing);
-  ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
+  // `doing` describes this rank. `stall_timeout`: seconds. `launched`: by mpirun or the like, whose process on this
+  // host is the parent of this one.
+  Watchdog(StateFile& state, std::string directory, int rank, int ranks, double stall_timeout, bool launched,
+           std::function<std::string()> doing);
 
-  // From the progress hook: cheap. Throws std::runtime_error after a signal, PeerFailure after another rank's failure.
+  // From the progress hook: cheap. Throws std::runtime_error after a demand to end, PeerFailure after another rank's
+  // failure, LauncherGone.
   void while_computing();
-  // From the idle hook, likewise; also throws std::runtime_error when a rank of this host that is inside a step shows
-  // no sign of life for kStalledSeconds, or when this wait has lasted kLongestWaitSeconds (ranks of other hosts).
+  // From the idle hook, likewise; also throws std::runtime_error when a rank that is inside a step shows no sign of
+  // life for the stall timeout, when one that reads or writes files shows none for kLongestWaitSeconds, or when this
+  // wait has lasted so long while nobody does. Time counts on a clock of this rank that stands still while it is
+  // suspended: a job that is suspended as a whole has missed nothing.
   void while_waiting();
 
   // Marks this rank as failed and gives the others a moment to say where they were.
   void announce(const std::string& why);
 
-  static constexpr double kStalledSeconds = 8;
   static constexpr double kLongestWaitSeconds = 600;
 
  private:
+  struct Peer {
+    double beat = 0;  // the last sign of life that was seen
+    bool stepping = false;
+    double seen_at = 0;  // when, on awake_
+  };
   void look(bool waiting);
+  void look_at(int rank, bool waiting);
 
   StateFile& state_;
   std::string directory_;
   int rank_;
-  int ranks_;
+  double stall_timeout_;
   std::function<std::string()> doing_;
+  int parent_;  // process; 0: does not matter
+  std::vector<Peer> peers_;
   double last_look_ = 0;
-  double waiting_since_ = 0;
+  double awake_ = 0;  // seconds of the clock that stands still
+  bool waits_ = false;
+  double waiting_since_ = 0;  // on awake_
 };
-
-// From now on SIGUSR1 does not end this process, but is a wish to stop at the end of a step, however early it comes.
-void listen_for_wish_to_stop();
-bool wishes_to_stop();
 
 }  // namespace train_gpt

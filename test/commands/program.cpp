@@ -1,14 +1,21 @@
 #include "test/commands/program.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <thread>
+
+#include "pipeline/train/state_file.h"
 
 namespace train_gpt::test {
 namespace {
@@ -31,6 +38,55 @@ ProgramRun run_program(int ranks, const std::string& arguments, const Variant& v
   const int status = pclose(pipe);
   run.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return run;
+}
+
+StartedProgram::StartedProgram(int ranks, const std::vector<std::string>& words, const std::string& folder)
+    : printed_(folder + "/printed") {
+  std::vector<std::string> line = {::train_gpt::test::launcher(), "-n", std::to_string(ranks),
+                                   build_folder() + "/train_gpt"};
+  line.insert(line.end(), words.begin(), words.end());
+  std::vector<char*> pointers;
+  for (std::string& word : line) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  launcher_ = fork();
+  if (launcher_ != 0) return;
+  setpgid(0, 0);
+  const int file = open(printed_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int none = open("/dev/null", O_RDONLY);
+  if (chdir(folder.c_str()) != 0 || dup2(none, 0) < 0 || dup2(file, 1) < 0 || dup2(file, 2) < 0) _exit(126);
+  execvp(pointers[0], pointers.data());
+  _exit(127);
+}
+
+StartedProgram::~StartedProgram() {
+  if (!is_over()) {
+    kill(-launcher_, SIGKILL);
+    result();
+  }
+}
+
+std::vector<pid_t> StartedProgram::ranks_that_step(const std::string& output) {
+  while (!is_over()) {
+    if (read_file(output + "/log.jsonl").find("\"event\":\"step\"") != std::string::npos) {
+      std::vector<pid_t> ranks;
+      for (const RankState& state : read_states(output)) ranks.push_back(static_cast<pid_t>(state.process));
+      return ranks;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return {};
+}
+
+bool StartedProgram::is_over() {
+  int status = 0;
+  if (!status_ && waitpid(launcher_, &status, WNOHANG) == launcher_) status_ = status;
+  return status_.has_value();
+}
+
+ProgramRun StartedProgram::result() {
+  while (!is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return {.status = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_),
+          .output = read_file(printed_)};
 }
 
 Folder::Folder() {

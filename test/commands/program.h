@@ -1,7 +1,11 @@
 // Runs the program that users run, as they run it.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace train_gpt::test {
 
@@ -35,6 +39,29 @@ class Folder {
 
 void write_file(const std::string& path, const void* data, std::size_t bytes);
 std::string read_file(const std::string& path);
+
+// The program under mpirun as a process that goes on beside the test; ended with it.
+class StartedProgram {
+ public:
+  // In `folder`, where its output goes to the file "printed".
+  StartedProgram(int ranks, const std::vector<std::string>& words, const std::string& folder);
+  ~StartedProgram();
+  StartedProgram(const StartedProgram&) = delete;
+  StartedProgram& operator=(const StartedProgram&) = delete;
+
+  pid_t launcher() const { return launcher_; }
+  // The processes of all ranks, as the state files in `output` say, once there is a step in its log. Empty: it ended
+  // before.
+  std::vector<pid_t> ranks_that_step(const std::string& output);
+  bool is_over();
+  // Waits for the end.
+  ProgramRun result();
+
+ private:
+  std::string printed_;
+  pid_t launcher_ = 0;
+  std::optional<int> status_;
+};
 
 // How often `part` stands in `text`.
 int count(const std::string& text, const std::string& part);

@@ -1,0 +1,19 @@
+// The command line of this process, as the system has it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace train_gpt {
+
+// The program's name first.
+std::vector<std::string> own_command_line();
+
+// What a shell takes to go on with a run of this command line and so many ranks: `--output FOLDER --resume latest` in
+// the place of what it said of both.
+std::string command_that_goes_on(const std::vector<std::string>& words, int ranks, const std::string& folder);
+
+// Without --threads, of which each host may have its own.
+std::string options_for_all(const std::vector<std::string>& words);
+
+}  // namespace train_gpt
