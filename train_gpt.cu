@@ -11,7 +11,7 @@
 #include "commands/commands.h"
 #include "commands/run/launch.h"
 #include "commands/run/session.h"
-#include "pipeline/train/signals.h"
+#include "commands/run/stopping.h"
 
 namespace {
 

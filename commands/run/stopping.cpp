@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "pipeline/train/signals.h"
 #include "pipeline/train/state_file.h"
 
 namespace train_gpt {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands/cli/options.h"
+#include "pipeline/train/signals.h"
 #include "pipeline/train/trainer.h"
 
 namespace train_gpt {
