@@ -8,9 +8,11 @@ mpirun=$(command -v mpirun.mpich || command -v mpirun)
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 seq 1 4000 >"$work/text"
 "$program" prepare --text "$work/text" --output "$work/tokens.bin" >/dev/null || exit 1
+schedules=$("$program" simulate --stages 8 --micro-batches 16 --schedule all --json | grep -o '"schedule": *"[^"]*"' | cut -d'"' -f4)
+[ -n "$schedules" ] || exit 1
 passed=0 failed=0
 for ranks in 2 4 8; do
-  for schedule in gpipe 1f1b interleaved breadth-first zb-h1 zb-h2 interleaved-zb zb-v v-half v-min dualpipe dualpipev; do
+  for schedule in $schedules; do
     for ((i = 0; i < starts; ++i)); do
       if timeout 60 "$mpirun" -n "$ranks" "$program" train --train-data "$work/tokens.bin" --layers 7 --heads 2 --hidden 16 \
         --seq-len 8 --micro-batch-size 1 --micro-batches 16 --schedule "$schedule" --steps 2 --partition uniform --threads 1 \

@@ -10,16 +10,19 @@ namespace train_gpt {
 namespace {
 
 std::string usage_of(const CommandSpec& command) {
-  const std::string words = command.bare_word != nullptr ? " [DIR]" : "";
+  const OptionSpec* bare = command.bare_word != nullptr ? find_option(command.command, command.bare_word) : nullptr;
+  const std::string words = bare != nullptr ? " [" + std::string(bare->argument) + "]" : "";
   return (command.launched ? "mpirun -n RANKS ./train_gpt " : "./train_gpt ") + std::string(command.name) + words +
          " [--option value ...]";
 }
 
 std::string command_list() {
   std::string text = "A pipeline-parallel GPT trainer.\n\nCommands:\n";
+  std::size_t widest = 0;
+  for (const CommandSpec& spec : command_table()) widest = std::max(widest, std::string(spec.name).size());
   for (const CommandSpec& spec : command_table()) {
     const std::string name = spec.name;
-    text += "  " + name + std::string(10 - name.size(), ' ') + spec.help + "\n";
+    text += "  " + name + std::string(widest + 2 - name.size(), ' ') + spec.help + "\n";
   }
   return text + "\n`./train_gpt COMMAND --help` shows the options of a command. Those of train:\n\n";
 }
