@@ -37,8 +37,8 @@ optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointe
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
 # -fno-math-errno: no errno from sqrt, so that loops with it vectorise; values are the same.
-CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS) $(BLAS_CFLAGS)
-LDLIBS_ALL := $(BLAS_LIBS) $(MPI_LIBS) -lpcre2-8 -lpthread $(LDLIBS)
+CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS)
+LDLIBS_ALL := $(MPI_LIBS) -lpcre2-8 -lpthread $(LDLIBS)
 
 sources = $(wildcard $(1)/*.cpp)
 objects = $(patsubst %.cpp,$(BUILD)/%.o,$(call sources,$(1)))

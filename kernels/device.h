@@ -17,6 +17,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/arithmetic.h"
+
 namespace train_gpt {
 
 enum class Precision : std::uint8_t { fp32, bf16 };
@@ -50,7 +52,8 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  virtual std::string describe() const = 0;  // one line for people: "cpu: 2 threads, OpenBLAS 0.3.21 ..."
+  virtual std::string describe() const = 0;  // one line for people: "cpu: 2 threads, AVX-512, fp32"
+  virtual Arithmetic arithmetic() const = 0;
   virtual Precision precision() const = 0;
 
   // ---- memory ---------------------------------------------------------------------------------------------------
@@ -165,7 +168,7 @@ class Device {
   virtual void add(float* out, const float* in, std::int64_t n) = 0;
 };
 
-// The cpu device: fp32, CBLAS and OpenMP. threads >= 1.
+// The cpu device: fp32. threads >= 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
 // GPUs that this process may use; none: the reason, for people. Only in builds with CUDA (macro TRAIN_GPT_CUDA), as the

@@ -62,10 +62,6 @@ else
     missing+=(libmpich-dev)
 fi
 
-blas_program=$'#include <cblas.h>\nextern "C" void openblas_set_num_threads(int);\nint main() { openblas_set_num_threads(1); float x = 1; return cblas_sdot(1, &x, 1, &x, 1) != 1; }'
-blas=$(first_that_links "$blas_program" "-lopenblas" "-isystem /usr/include/openblas -lopenblas" \
-  "-isystem /usr/include/x86_64-linux-gnu/openblas-pthread -lopenblas") || missing+=(libopenblas-dev)
-
 links $'#include <cxxopts.hpp>\nint main() { cxxopts::Options o("x"); }' || missing+=(libcxxopts-dev)
 links $'#include <nlohmann/json.hpp>\nint main() { return nlohmann::json().size() != 0; }' || missing+=(nlohmann-json3-dev)
 links $'#include <gtest/gtest.h>\nTEST(a, b) {}' -lgtest -lgtest_main -lpthread || missing+=(libgtest-dev)
@@ -99,7 +95,5 @@ split_flags() {  # compile flags or link flags out of a mixed list
   echo "OPENMP_FLAGS := $openmp"
   echo "MPI_CFLAGS := $(split_flags compile $mpi)"
   echo "MPI_LIBS := $(split_flags link $mpi)"
-  echo "BLAS_CFLAGS := $(split_flags compile $blas)"
-  echo "BLAS_LIBS := $(split_flags link $blas)"
 } >"$out"
-echo "found: $("$CXX" --version | head -n 1); OpenMP: ${openmp:-no}; MPI: $mpi; BLAS: $blas"
+echo "found: $("$CXX" --version | head -n 1); MPI: $mpi"

@@ -6,7 +6,7 @@
 #   scripts/gpu_check.sh [--device cuda|cpu] [--models "d12 d24"] [--steps N] [--output FILE.json] [--seconds LIMIT]
 #                        [--bundle auto|always|never]
 #
-# Needs nvcc, g++ and make, and no network. Where MPI, OpenBLAS or GoogleTest are missing (or with --bundle always), it takes
+# Needs nvcc, g++ and make, and no network. Where MPI or GoogleTest are missing (or with --bundle always), it takes
 # them from .gpu-bundle/bundle.tar.gz, which `make gpu-bundle` writes on another machine. --device cpu tries the script itself
 # where there is no GPU. What does not fit in the time limit (480 s) is left out and said so. The status is 0 if everything that
 # ran was right.
@@ -93,7 +93,7 @@ timeout "$(left)" make BUILD=$build $targets >"$work/build.log" 2>&1 ||
   { tail -n 20 "$work/build.log" >&2; echo "gpu_check.sh: error: the build failed, or took $limit s" >&2; exit 1; }
 build_seconds=$SECONDS
 card=$([ "$device" = cuda ] && nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || echo cpu)
-echo "$card; built in $build_seconds s; MPI, OpenBLAS and GoogleTest $from"
+echo "$card; built in $build_seconds s; MPI and GoogleTest $from"
 
 # The kernel tests on the card; their messages are in gpu_check.tests.log if some fail.
 if [ "$device" = cuda ]; then

@@ -22,29 +22,25 @@ cp -L "$launcher" "$root/bin/mpirun" && cp -L "$proxy" "$root/bin/" || exit 1
 ln -s mpirun "$root/bin/mpirun.mpich"
 
 mpi_header=$(find_header mpi.h -isystem /usr/include/x86_64-linux-gnu/mpich)
-for header in "$mpi_header" "$(find_header cblas.h)" "$(find_header gtest/gtest.h)" "$(find_header cxxopts.hpp)" \
+for header in "$mpi_header" "$(find_header gtest/gtest.h)" "$(find_header cxxopts.hpp)" \
   "$(find_header nlohmann/json.hpp)"; do
   [ -n "$header" ] || fail "a header is missing; run make deps"
 done
 cp "$(dirname "$mpi_header")"/mpi*.h "$root/include/" || exit 1
-cblas=$(readlink -f "$(find_header cblas.h)")
-cp "$(dirname "$cblas")"/cblas*.h "$(dirname "$cblas")"/openblas*.h "$root/include/" || exit 1
 cp -r "$(dirname "$(find_header gtest/gtest.h)")" "$(dirname "$(find_header nlohmann/json.hpp)")" "$(find_header cxxopts.hpp)" "$root/include/"
 
 mpi=$(find_library libmpich.so) || fail "no libmpich.so; run make deps"
-blas=$(find_library libopenblas.so) || fail "no libopenblas.so; run make deps"
 for name in libgtest.a libgtest_main.a; do cp "$(find_library "$name")" "$root/lib/" || fail "no $name; run make deps"; done
 
 # Shared libraries under the names by which programs load them, without those that belong to the C library and the compiler.
 needed() { ldd "$@" | sed -n 's,^\t\(lib[^ ]*\) => \(/[^ ]*\).*,\1 \2,p'; }
 soname() { objdump -p "$1" | awk '$1 == "SONAME" {print $2}'; }
 {
-  needed "$launcher" "$proxy" "$mpi" "$blas"
-  for library in "$mpi" "$blas"; do echo "$(soname "$library") $library"; done
+  needed "$launcher" "$proxy" "$mpi"
+  echo "$(soname "$mpi") $mpi"
 } | sort -u | grep -vE '^lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+)\.so' >"$work/libraries"
 while read -r name file; do cp -L "$file" "$root/lib/$name" || exit 1; done <"$work/libraries"
 ln -s "$(soname "$mpi")" "$root/lib/libmpich.so"
-ln -s "$(soname "$blas")" "$root/lib/libopenblas.so"
 
 tar -C "$root" -czf "$out" . || exit 1
 bytes=$(stat -c %s "$out")

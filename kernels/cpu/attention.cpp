@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/tiles.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace train_gpt::cpu {
@@ -65,18 +65,21 @@ float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64
   return shrink;
 }
 
-void forward_block(ThreadPool& pool, int worker, float* scores, float* out, float* lse, Head<const float> head,
+void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, float* lse, Head<const float> head,
                    std::int64_t first_query, std::int64_t T, std::int64_t C, std::int64_t hd) {
   const std::int64_t queries = std::min(kShort, T - first_query);
   const std::int64_t end = first_query + queries;
   const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
   const Factor q{head.q + first_query * 3 * C, 3 * C, false};
   const std::int64_t stride = ScratchShape(T).forward_stride;
+  float* products = scratch;
+  float* scores = scratch + kProductScratch;
   OnlineSoftmax softmax;
   for (std::int64_t key = 0; key < end; key += kLong) {
     if (key > 0) pool.progress(worker);
     const std::int64_t keys = std::min(kLong, end - key);
-    gemm(scores, stride, q, {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd, scale, false);
+    multiply(pool, worker, products, {.out = scores, .stride = stride, .scale = scale}, q,
+             {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd);
     for (std::int64_t i = 0; i < queries; ++i) {
       float* row = scores + i * stride;
       const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
@@ -85,7 +88,8 @@ void forward_block(ThreadPool& pool, int worker, float* scores, float* out, floa
       if (key == 0) continue;
       for (std::int64_t c = 0; c < hd; ++c) out[i * C + c] *= shrink;
     }
-    gemm(out, C, {scores, stride, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys, 1.0F, key > 0);
+    multiply(pool, worker, products, {.out = out, .stride = C, .start = key > 0 ? out : nullptr},
+             {scores, stride, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys);
   }
   for (std::int64_t i = 0; i < queries; ++i) {
     const float inverse = 1.0F / softmax.sum[i];
@@ -124,9 +128,10 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
                    std::int64_t C, std::int64_t hd) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
   const std::int64_t stride = 3 * C;
+  float* products = scratch;
   const ScratchShape shape(T);
   const std::int64_t width = shape.backward_stride;
-  float* p = scratch;
+  float* p = scratch + kProductScratch;
   float* ds = p + shape.backward_block;
   float* delta = ds + shape.backward_block;
   // delta = rowsum(p * dp) = rowsum(dout * out)
@@ -138,6 +143,10 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
     if (c < hd) sums += load_lanes(o + c, hd - c, 0) * load_lanes(head.dout + t * C + c, hd - c, 0);
     delta[t] = sum_of_lanes(sums);
   }
+  const auto product = [&](const Destination& to, Factor left, Factor right, std::int64_t rows, std::int64_t columns,
+                           std::int64_t depth) {
+    multiply(pool, worker, products, to, left, right, rows, columns, depth);
+  };
   for (std::int64_t key = 0; key < T; key += kShort) {
     const std::int64_t keys = std::min(kShort, T - key);
     const Factor k{head.in.k + key * stride, stride, false}, v{head.in.v + key * stride, stride, false};
@@ -145,13 +154,16 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
       pool.progress(worker);
       const std::int64_t queries = std::min(kLong, T - query);
       const Factor q{head.in.q + query * stride, stride, false}, dout{head.dout + query * C, C, false};
-      gemm(p, width, q, {k.data, stride, true}, queries, keys, hd, scale, false);
-      gemm(ds, width, dout, {v.data, stride, true}, queries, keys, hd, 1.0F, false);
+      product({.out = p, .stride = width, .scale = scale}, q, {k.data, stride, true}, queries, keys, hd);
+      product({.out = ds, .stride = width}, dout, {v.data, stride, true}, queries, keys, hd);
       softmax_backward_rows(p, ds, width, head.lse, delta, query, queries, key, keys);
+      const auto add = [&](float* out, float factor, bool again) {
+        return Destination{.out = out, .stride = stride, .start = again ? out : nullptr, .scale = factor};
+      };
       const bool again = query > key;
-      gemm(head.gradient.v + key * stride, stride, {p, width, true}, dout, keys, hd, queries, 1.0F, again);
-      gemm(head.gradient.k + key * stride, stride, {ds, width, true}, q, keys, hd, queries, scale, again);
-      gemm(head.gradient.q + query * stride, stride, {ds, width, false}, k, queries, hd, keys, scale, key > 0);
+      product(add(head.gradient.v + key * stride, 1, again), {p, width, true}, dout, keys, hd, queries);
+      product(add(head.gradient.k + key * stride, scale, again), {ds, width, true}, q, keys, hd, queries);
+      product(add(head.gradient.q + query * stride, scale, key > 0), {ds, width, false}, k, queries, hd, keys);
     }
   }
 }
@@ -160,7 +172,7 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
 
 std::int64_t CpuDevice::attention_scratch_floats(std::int64_t T) {
   const ScratchShape shape(T);
-  return std::max(shape.forward_rows * shape.forward_stride, 2 * shape.backward_block + round_up(T));
+  return kProductScratch + std::max(shape.forward_rows * shape.forward_stride, 2 * shape.backward_block + round_up(T));
 }
 
 void CpuDevice::attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T,

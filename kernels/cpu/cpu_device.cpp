@@ -1,13 +1,11 @@
 #include "kernels/cpu/cpu_device.h"
 
-#include <cblas.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
-#include <sstream>
 #include <stdexcept>
 
 #include "kernels/cpu/tiles.h"
@@ -21,15 +19,17 @@ constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
 }  // namespace
 
-CpuDevice::CpuDevice(int threads) : pool_(threads) { use_one_blas_thread(); }
+CpuDevice::CpuDevice(int threads) : pool_(threads) {}
 
 std::string CpuDevice::describe() const {
-  std::istringstream config(openblas_get_config());  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH .."
-  std::string name, version;
-  config >> name >> version;
   const int threads = pool_.threads();
-  return "cpu: " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + name + ' ' + version + ' ' +
-         openblas_get_corename() + ", fp32";
+  return "cpu: " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + kVectorUnit + ", fp32";
+}
+
+Arithmetic CpuDevice::arithmetic() const {
+  return {.library = "C++ kernels",
+          .processor = kFusedMultiplyAdd ? "any with fused multiply-adds" : "any without fused multiply-adds",
+          .precision = "fp32"};
 }
 
 void* CpuDevice::allocate(std::int64_t bytes) {
@@ -55,7 +55,8 @@ void CpuDevice::release(void* pointer) { std::free(pointer); }
 // The largest product that needs scratch is an Mlp's, (N,4C).
 std::int64_t CpuDevice::workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t /*NH*/,
                                         std::int64_t /*Vp*/) const {
-  const std::int64_t floats = std::max(matmul_scratch_floats(B * T, 4 * C), attention_scratch_floats(T));
+  const std::int64_t floats =
+      std::max(kProductScratch + tile_scratch_floats(B * T, 4 * C), attention_scratch_floats(T));
   return pool_.threads() * floats * static_cast<std::int64_t>(sizeof(float));
 }
 

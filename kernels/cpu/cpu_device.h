@@ -21,6 +21,7 @@ class CpuDevice : public Device {
   explicit CpuDevice(int threads);
 
   std::string describe() const override;
+  Arithmetic arithmetic() const override;
   Precision precision() const override { return Precision::fp32; }
 
   void* allocate(std::int64_t bytes) override;
@@ -97,7 +98,7 @@ class CpuDevice : public Device {
  private:
   static const float* floats(const void* p) { return static_cast<const float*>(p); }
   static float* floats(void* p) { return static_cast<float*>(p); }
-  static std::int64_t matmul_scratch_floats(std::int64_t N, std::int64_t C);  // of a product (N,C): one tile
+  std::int64_t tile_scratch_floats(std::int64_t N, std::int64_t C) const;  // of a product (N,C): one tile
   static std::int64_t attention_scratch_floats(std::int64_t T);
   // Throws std::logic_error where the workspace has less.
   Scratch scratch(std::int64_t floats_per_worker) const;

@@ -6,38 +6,24 @@
 namespace train_gpt::cpu {
 namespace {
 
-// tile of out = bias, or zero where there is none
-void fill_with_bias(const Tile& tile, float* out, std::int64_t stride, const float* bias) {
-  for (std::int64_t i = 0; i < tile.rows; ++i) {
-    float* row = out + i * stride;
-    if (bias == nullptr) {
-      std::fill(row, row + tile.columns, 0.0F);
-    } else {
-      std::copy(bias + tile.column, bias + tile.column + tile.columns, row);
-    }
-  }
-}
-
-// tile of out = residual + bias; out and residual may be the same
-void fill_with_residual(const Tile& tile, float* out, std::int64_t stride, const float* residual, const float* bias) {
-  for (std::int64_t i = 0; i < tile.rows; ++i) {
-    float* row = out + i * stride;
-    const float* from = residual + i * stride;
-    if (bias == nullptr) {
-      if (row != from) std::copy(from, from + tile.columns, row);
-    } else {
-#pragma GCC ivdep
-      for (std::int64_t j = 0; j < tile.columns; ++j) row[j] = from[j] + bias[tile.column + j];
-    }
-  }
+// out(N,OC) = start + bias + in(N,C) weight(OC,C)^T; then finish(tile, worker)
+template <typename Finish>
+void linear(ThreadPool& pool, Scratch scratch, Destination to, const float* in, const float* weight, std::int64_t N,
+            std::int64_t C, std::int64_t OC, const Finish& finish) {
+  for_each_tile(pool, N, OC, tile_shape(N, OC, pool.threads()), [&](const Tile& tile, int worker) {
+    multiply_tile(pool, worker, scratch.of(worker), tile, corner(to, tile.row, tile.column), {in, C, false},
+                  {weight, C, true}, C);
+    finish(tile, worker);
+  });
 }
 
 // accumulate false: dweight is set, not added to
-void weight_gradient(ThreadPool& pool, float* dweight, float* dbias, const float* in, const float* dout,
-                     bool accumulate, std::int64_t N, std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool, OC, C, weight_tiles(OC, C), [&](const Tile& tile, int worker) {
-    multiply_tile(pool, worker, tile, dweight + tile.row * C + tile.column, C, {dout, OC, true}, {in, C, false}, N,
-                  accumulate);
+void weight_gradient(ThreadPool& pool, Scratch scratch, float* dweight, float* dbias, const float* in,
+                     const float* dout, bool accumulate, std::int64_t N, std::int64_t C, std::int64_t OC) {
+  const Destination to{.out = dweight, .stride = C, .start = accumulate ? dweight : nullptr};
+  for_each_tile(pool, OC, C, weight_tile_shape(OC, C, pool.threads()), [&](const Tile& tile, int worker) {
+    multiply_tile(pool, worker, scratch.of(worker), tile, corner(to, tile.row, tile.column), {dout, OC, true},
+                  {in, C, false}, N);
   });
   if (dbias == nullptr) return;
   pool.run_blocks(OC, kStripColumns, [&](std::int64_t begin, std::int64_t end) {
@@ -51,25 +37,19 @@ void weight_gradient(ThreadPool& pool, float* dweight, float* dbias, const float
 
 void CpuDevice::matmul_forward(void* out, const void* in, const void* weight, const void* bias, std::int64_t N,
                                std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool_, N, OC, position_tiles(N, OC), [&](const Tile& tile, int worker) {
-    float* corner = floats(out) + tile.row * OC + tile.column;
-    if (bias != nullptr) fill_with_bias(tile, corner, OC, floats(bias));
-    multiply_tile(pool_, worker, tile, corner, OC, {floats(in), C, false}, {floats(weight), C, true}, C,
-                  bias != nullptr);
-  });
+  const Destination to{.out = floats(out), .stride = OC, .bias = floats(bias)};
+  linear(pool_, scratch(kProductScratch), to, floats(in), floats(weight), N, C, OC, [](const Tile&, int) {});
 }
 
 void CpuDevice::matmul_gelu_forward(void* out, void* pre, const void* in, const void* weight, const void* bias,
                                     std::int64_t N, std::int64_t C, std::int64_t OC) {
   float* product = floats(pre == nullptr ? out : pre);
-  for_each_tile(pool_, N, OC, position_tiles(N, OC), [&](const Tile& tile, int worker) {
-    const std::int64_t corner = tile.row * OC + tile.column;
-    fill_with_bias(tile, product + corner, OC, floats(bias));
-    multiply_tile(pool_, worker, tile, product + corner, OC, {floats(in), C, false}, {floats(weight), C, true}, C,
-                  true);
+  const Destination to{.out = product, .stride = OC, .bias = floats(bias)};
+  linear(pool_, scratch(kProductScratch), to, floats(in), floats(weight), N, C, OC, [&](const Tile& tile, int) {
     for (std::int64_t i = 0; i < tile.rows; ++i) {
-      const float* x = product + corner + i * OC;
-      float* y = floats(out) + corner + i * OC;
+      const std::int64_t row = (tile.row + i) * OC + tile.column;
+      const float* x = product + row;
+      float* y = floats(out) + row;
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < tile.columns; ++j) y[j] = gelu(x[j]);
     }
@@ -78,35 +58,28 @@ void CpuDevice::matmul_gelu_forward(void* out, void* pre, const void* in, const 
 
 void CpuDevice::matmul_residual_forward(void* out, const void* in, const void* weight, const void* bias,
                                         const void* residual, std::int64_t N, std::int64_t C, std::int64_t OC) {
-  for_each_tile(pool_, N, OC, position_tiles(N, OC), [&](const Tile& tile, int worker) {
-    const std::int64_t corner = tile.row * OC + tile.column;
-    fill_with_residual(tile, floats(out) + corner, OC, floats(residual) + corner, floats(bias));
-    multiply_tile(pool_, worker, tile, floats(out) + corner, OC, {floats(in), C, false}, {floats(weight), C, true}, C,
-                  true);
-  });
+  const Destination to{.out = floats(out), .stride = OC, .start = floats(residual), .bias = floats(bias)};
+  linear(pool_, scratch(kProductScratch), to, floats(in), floats(weight), N, C, OC, [](const Tile&, int) {});
 }
 
 void CpuDevice::matmul_backward_input(void* din, const void* dout, const void* weight, std::int64_t N, std::int64_t C,
                                       std::int64_t OC) {
-  for_each_tile(pool_, N, C, position_tiles(N, C), [&](const Tile& tile, int worker) {
-    multiply_tile(pool_, worker, tile, floats(din) + tile.row * C + tile.column, C, {floats(dout), OC, false},
-                  {floats(weight), C, false}, OC, false);
+  const Destination to{.out = floats(din), .stride = C};
+  const Scratch buffers = scratch(kProductScratch);
+  for_each_tile(pool_, N, C, tile_shape(N, C, pool_.threads()), [&](const Tile& tile, int worker) {
+    multiply_tile(pool_, worker, buffers.of(worker), tile, corner(to, tile.row, tile.column), {floats(dout), OC, false},
+                  {floats(weight), C, false}, OC);
   });
-}
-
-std::int64_t CpuDevice::matmul_scratch_floats(std::int64_t N, std::int64_t C) {
-  const TileShape tile = position_tiles(N, C);
-  return (std::min(tile.rows, N) * std::min(tile.columns, C) + 63) / 64 * 64;
 }
 
 // The product goes to scratch: dpre may be pre, which the derivative still needs.
 void CpuDevice::matmul_gelu_backward_input(void* dpre, const void* dout, const void* weight, const void* pre,
                                            std::int64_t N, std::int64_t C, std::int64_t OC) {
-  const Scratch products = scratch(matmul_scratch_floats(N, C));
-  for_each_tile(pool_, N, C, position_tiles(N, C), [&](const Tile& tile, int worker) {
-    float* product = products.of(worker);
-    multiply_tile(pool_, worker, tile, product, tile.columns, {floats(dout), OC, false}, {floats(weight), C, false}, OC,
-                  false);
+  const Scratch buffers = scratch(kProductScratch + tile_scratch_floats(N, C));
+  for_each_tile(pool_, N, C, tile_shape(N, C, pool_.threads()), [&](const Tile& tile, int worker) {
+    float* product = buffers.of(worker) + kProductScratch;
+    multiply_tile(pool_, worker, buffers.of(worker), tile, {.out = product, .stride = tile.columns},
+                  {floats(dout), OC, false}, {floats(weight), C, false}, OC);
     for (std::int64_t i = 0; i < tile.rows; ++i) {
       const std::int64_t row = (tile.row + i) * C + tile.column;
 #pragma GCC ivdep
@@ -117,14 +90,21 @@ void CpuDevice::matmul_gelu_backward_input(void* dpre, const void* dout, const v
   });
 }
 
+std::int64_t CpuDevice::tile_scratch_floats(std::int64_t N, std::int64_t C) const {
+  const TileShape tile = tile_shape(N, C, pool_.threads());
+  return (std::min(tile.rows, N) * std::min(tile.columns, C) + 63) / 64 * 64;
+}
+
 void CpuDevice::matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
                                        std::int64_t C, std::int64_t OC) {
-  weight_gradient(pool_, dweight, dbias, floats(in), floats(dout), /*accumulate=*/true, N, C, OC);
+  weight_gradient(pool_, scratch(kProductScratch), dweight, dbias, floats(in), floats(dout), /*accumulate=*/true, N, C,
+                  OC);
 }
 
 void CpuDevice::matmul_first_backward_weight(float* dweight, float* dbias, const void* in, const void* dout,
                                              std::int64_t N, std::int64_t C, std::int64_t OC) {
-  weight_gradient(pool_, dweight, dbias, floats(in), floats(dout), /*accumulate=*/false, N, C, OC);
+  weight_gradient(pool_, scratch(kProductScratch), dweight, dbias, floats(in), floats(dout), /*accumulate=*/false, N, C,
+                  OC);
 }
 
 }  // namespace train_gpt::cpu

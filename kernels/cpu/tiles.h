@@ -1,33 +1,15 @@
-// Matrix products in tiles. A product is cut into tiles by its shape alone, each tile is one or more single-threaded
-// BLAS calls by one thread, so the bits of the result do not depend on the number of threads (OpenBLAS's own threading
-// changes them). What surrounds a product (bias, GELU, residual) runs on a tile while it is in cache.
+// The cut of a matrix product into tiles, which the threads share out. Since the bits of a product do not depend on its
+// cut (product.h), the cut suits the number of threads: each tile packs one of its factors anew, so few wide tiles beat
+// many narrow ones, and two per thread even out what one of them loses to something else on its core.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace train_gpt::cpu {
-
-// A row-major factor, element (i, j) at data[i * stride + j], read as its transpose if `transposed`.
-struct Factor {
-  const float* data = nullptr;
-  std::int64_t stride = 0;
-  bool transposed = false;
-
-  const float* at(std::int64_t row, std::int64_t column) const {
-    return transposed ? data + column * stride + row : data + row * stride + column;
-  }
-};
-
-// out(rows, columns) = scale left(rows, depth) right(depth, columns) [+ out if accumulate]. One single-threaded BLAS
-// call.
-void gemm(float* out, std::int64_t out_stride, Factor left, Factor right, std::int64_t rows, std::int64_t columns,
-          std::int64_t depth, float scale, bool accumulate);
-
-// Makes BLAS calls of the calling thread single-threaded; cheap after the first call on a thread.
-void use_one_blas_thread();
 
 struct Tile {
   std::int64_t row = 0, column = 0;    // of the product's upper left corner
@@ -39,11 +21,6 @@ struct TileShape {
   std::int64_t columns = 0;
 };
 
-// A product should have this many tiles for the threads to share, as far as tiles of a good size allow.
-inline constexpr std::int64_t kWantedTiles = 4;
-// Multiply-adds of one BLAS call, about 2 ms: bounds the time between two looks at the progress hook.
-inline constexpr std::int64_t kCallVolume = std::int64_t{256} * 768 * 768;
-
 // The smallest multiple of `unit` that cuts n into at most `pieces` pieces, within [low, high].
 inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t unit, std::int64_t low,
                                std::int64_t high) {
@@ -51,22 +28,18 @@ inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t
   return std::clamp((even + unit - 1) / unit * unit, low, high);
 }
 
-// Sizes measured with OpenBLAS on AVX-512: each call packs its rows of `left` anew for every column of tiles, so few
-// wide tiles beat many narrow ones (at 256 rows 768, 384 and 192 columns reach 124, 116 and 113 GFLOP/s a core).
-// Products whose rows are positions of the batch:
-inline constexpr std::int64_t kPositionRows = 256, kMinPositionColumns = 384, kMaxPositionColumns = 1536;
-inline TileShape position_tiles(std::int64_t rows, std::int64_t columns) {
-  const std::int64_t down = (rows + kPositionRows - 1) / kPositionRows;
-  const std::int64_t across = (kWantedTiles + down - 1) / down;
-  return {piece_size(rows, down, 16, 16, kPositionRows),
-          piece_size(columns, across, 32, kMinPositionColumns, kMaxPositionColumns)};
+// The high bounds keep a block of the depth below the few milliseconds that may pass between two looks at the progress
+// hook.
+inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
+  const std::int64_t wanted = threads == 1 ? 1 : 2 * std::int64_t{threads};
+  const std::int64_t down = (rows + kPackedColumns - 1) / kPackedColumns;
+  const std::int64_t across = (wanted + down - 1) / down;
+  return {piece_size(rows, down, 16, 16, kPackedColumns), piece_size(columns, across, 96, 96, 1536)};
 }
-
-// Weight gradients, whose inner dimension is the batch:
-inline TileShape weight_tiles(std::int64_t rows, std::int64_t columns) {
-  const std::int64_t across = (columns + 767) / 768;
-  const std::int64_t down = (kWantedTiles + across - 1) / across;
-  return {piece_size(rows, down, 32, 384, 1024), piece_size(columns, across, 32, 32, 768)};
+// Weight gradients pack the left factor too, a few rows at a time.
+inline TileShape weight_tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
+  const std::int64_t wanted = threads == 1 ? 1 : 2 * std::int64_t{threads};
+  return {piece_size(rows, wanted, 48, 48, 1152), std::min<std::int64_t>(columns, 1536)};
 }
 
 template <typename TileTask>
@@ -80,16 +53,11 @@ void for_each_tile(ThreadPool& pool, std::int64_t rows, std::int64_t columns, Ti
   });
 }
 
-// The tile of left * right, written to out (its upper left corner at `out`).
-inline void multiply_tile(ThreadPool& pool, int worker, const Tile& tile, float* out, std::int64_t out_stride,
-                          Factor left, Factor right, std::int64_t depth, bool accumulate) {
-  const std::int64_t step = std::max<std::int64_t>(256, kCallVolume / (tile.rows * tile.columns) / 64 * 64);
-  for (std::int64_t k = 0; k < depth; k += step) {
-    if (k > 0) pool.progress(worker);
-    gemm(out, out_stride, {left.at(tile.row, k), left.stride, left.transposed},
-         {right.at(k, tile.column), right.stride, right.transposed}, tile.rows, tile.columns, std::min(step, depth - k),
-         1.0F, accumulate || k > 0);
-  }
+// The tile of left * right; `to` is at the tile's own upper left corner.
+inline void multiply_tile(ThreadPool& pool, int worker, float* scratch, const Tile& tile, const Destination& to,
+                          Factor left, Factor right, std::int64_t depth) {
+  multiply(pool, worker, scratch, to, {left.at(tile.row, 0), left.stride, left.transposed},
+           {right.at(0, tile.column), right.stride, right.transposed}, tile.rows, tile.columns, depth);
 }
 
 }  // namespace train_gpt::cpu

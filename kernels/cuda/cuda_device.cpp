@@ -53,6 +53,16 @@ std::string CudaDevice<Float>::describe() const {
 }
 
 template <typename Float>
+Arithmetic CudaDevice<Float>::arithmetic() const {
+  cudaDeviceProp properties{};
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, gpu_));
+  return {.library = "cuBLASLt " + std::to_string(cublasLtGetVersion()),
+          .processor = std::string(properties.name) + " (compute capability " + std::to_string(properties.major) + "." +
+                       std::to_string(properties.minor) + ")",
+          .precision = precision() == Precision::bf16 ? "bf16" : "fp32"};
+}
+
+template <typename Float>
 void* CudaDevice<Float>::allocate(std::int64_t bytes) {
   if (bytes < 0) throw std::invalid_argument("cannot allocate " + std::to_string(bytes) + " bytes");
   void* pointer = nullptr;

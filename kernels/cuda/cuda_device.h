@@ -45,6 +45,7 @@ class CudaDevice final : public WithStream {
   explicit CudaDevice(int gpu) : gpu_(gpu) {}
 
   std::string describe() const override;
+  Arithmetic arithmetic() const override;
   Precision precision() const override { return std::is_same_v<Float, bf16> ? Precision::bf16 : Precision::fp32; }
   cudaStream_t stream() const override { return stream_; }
 

@@ -1,10 +1,8 @@
 // Time of each operation within a training step of GPT-2 124M (4 sequences of 64), and how the whole compares with the
-// step's own matrix products run back to back, by the same tiles and by OpenBLAS's own threading. Every layer has its
+// step's own matrix products run back to back. Every layer has its
 // own weights, gradients and activations, so that caches are as cold as in training.
 //
 //   build/kernels_bench [threads] [repetitions] [layers]
-#include <cblas.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,8 +40,7 @@ struct Call {
   double flops = 0;
   double bytes = 0;
   std::function<void()> run;
-  std::function<void()> plain = nullptr;   // a product without what is fused into it
-  std::function<void()> native = nullptr;  // the same by OpenBLAS's own threads
+  std::function<void()> plain = nullptr;  // a product without what is fused into it
 };
 
 class Step {
@@ -102,36 +99,24 @@ class Step {
   }
 
   void product(const std::string& name, Index rows, Index inner, Index columns, std::function<void()> run,
-               std::function<void()> plain, std::function<void()> native) {
+               std::function<void()> plain) {
     const double bytes = 4.0 * static_cast<double>(rows * inner + inner * columns + rows * columns);
-    calls_.push_back({name, 2.0 * static_cast<double>(rows * inner * columns), bytes, std::move(run), std::move(plain),
-                      std::move(native)});
+    calls_.push_back(
+        {name, 2.0 * static_cast<double>(rows * inner * columns), bytes, std::move(run), std::move(plain)});
   }
-  static void sgemm(bool left_transposed, bool right_transposed, Index rows, Index columns, Index inner,
-                    const float* left, const float* right, float* out) {
-    cblas_sgemm(CblasRowMajor, left_transposed ? CblasTrans : CblasNoTrans,
-                right_transposed ? CblasTrans : CblasNoTrans, static_cast<int>(rows), static_cast<int>(columns),
-                static_cast<int>(inner), 1, left, static_cast<int>(left_transposed ? rows : inner), right,
-                static_cast<int>(right_transposed ? inner : columns), 0, out, static_cast<int>(columns));
-  }
-
   void forward_product(const std::string& name, const Linear& l, std::function<void()> run) {
-    product(
-        name, N, l.inputs, l.outputs, std::move(run),
-        [=, this] { device_.matmul_forward(l.out, l.in, l.weight, nullptr, N, l.inputs, l.outputs); },
-        [=] { sgemm(false, true, N, l.outputs, l.inputs, l.in, l.weight, l.out); });
+    product(name, N, l.inputs, l.outputs, std::move(run),
+            [=, this] { device_.matmul_forward(l.out, l.in, l.weight, nullptr, N, l.inputs, l.outputs); });
   }
   void backward_products(const std::string& name, const Linear& l, float* din, const float* dout,
                          std::function<void()> run_input) {
     const auto plain = [=, this] { device_.matmul_backward_input(din, dout, l.weight, N, l.inputs, l.outputs); };
-    product(name + " dX", N, l.outputs, l.inputs, run_input ? std::move(run_input) : plain, plain,
-            [=] { sgemm(false, false, N, l.inputs, l.outputs, dout, l.weight, din); });
+    product(name + " dX", N, l.outputs, l.inputs, run_input ? std::move(run_input) : plain, plain);
     const auto weight_gradient = [=, this](float* dbias) {  // of the first micro-batch, which is the only one here
       device_.matmul_first_backward_weight(l.dweight, dbias, l.in, dout, N, l.inputs, l.outputs);
     };
     product(
-        name + " dW", l.outputs, N, l.inputs, [=] { weight_gradient(l.dbias); }, [=] { weight_gradient(nullptr); },
-        [=] { sgemm(true, false, l.outputs, l.inputs, N, dout, l.in, l.dweight); });
+        name + " dW", l.outputs, N, l.inputs, [=] { weight_gradient(l.dbias); }, [=] { weight_gradient(nullptr); });
   }
   void layernorm_forward(float* out, float* in, float* statistics) {
     calls_.push_back({"LayerNorm forward", 0, 4.0 * 2 * N * C, [=, this] {
@@ -259,19 +244,17 @@ struct Row {
   std::string name;
   int calls = 0;
   double flops = 0, bytes = 0;
-  std::vector<double> ms, native_ms;
+  std::vector<double> ms;
 };
 
-void report(std::vector<Row> rows, const std::vector<double>& tiles, const std::vector<double>& native, int threads) {
+void report(std::vector<Row> rows, const std::vector<double>& products) {
   double total = 0, flops = 0, product_ms = 0;
   for (const Row& row : rows) total += median(row.ms);
-  std::printf("%-30s %5s %9s %7s %9s %9s %8s\n", "operation", "calls", "ms/step", "share", "GFLOP/s", "native", "GB/s");
+  std::printf("%-30s %5s %9s %7s %9s %8s\n", "operation", "calls", "ms/step", "share", "GFLOP/s", "GB/s");
   for (const Row& row : rows) {
     const double ms = median(row.ms);
     std::printf("%-30s %5d %9.2f %6.1f%%", row.name.c_str(), row.calls, ms, 100 * ms / total);
-    const double native_row = median(row.native_ms);
     row.flops > 0 ? std::printf(" %9.1f", row.flops / ms * 1e-6) : std::printf(" %9s", "");
-    native_row > 0 ? std::printf(" %9.1f", row.flops / native_row * 1e-6) : std::printf(" %9s", "");
     std::printf(" %8.1f\n", row.bytes / ms * 1e-6);
     if (row.flops > 0 && row.name.find("attention") == std::string::npos) flops += row.flops, product_ms += ms;
   }
@@ -279,11 +262,8 @@ void report(std::vector<Row> rows, const std::vector<double>& tiles, const std::
   std::printf("%-30s %5s %9.2f %7s %9.1f   = %.0f tokens/s\n", "sum of all", "", total, "", step_rate,
               static_cast<double>(N) / total * 1e3);
   std::printf("%-30s %5s %9.2f %7s %9.1f\n", "its products, fused", "", product_ms, "", flops / product_ms * 1e-6);
-  std::printf("%-30s %5s %9.2f %7s %9.1f   step/this = %.3f\n", "products back to back, tiles", "", median(tiles), "",
-              flops / median(tiles) * 1e-6, median(tiles) / total);
-  std::printf("%-30s %5s %9.2f %7s %9.1f   step/this = %.3f   (OpenBLAS's own %d threads)\n",
-              "products back to back, native", "", median(native), "", flops / median(native) * 1e-6,
-              median(native) / total, threads);
+  std::printf("%-30s %5s %9.2f %7s %9.1f   step/this = %.3f\n", "products back to back", "", median(products), "",
+              flops / median(products) * 1e-6, median(products) / total);
 }
 
 void run(int threads, int repetitions, Index layers) {
@@ -293,39 +273,25 @@ void run(int threads, int repetitions, Index layers) {
   const Step step(*device, layers);
   std::vector<Row> rows;
   std::map<std::string, std::size_t> row_of;
-  std::vector<double> tiles, native;
+  std::vector<double> products;
   for (int repetition = -1; repetition < repetitions; ++repetition) {  // -1 warms up
     std::map<std::string, double> ms;
     for (const Call& call : step.calls()) {
       ms[call.name] += milliseconds(call.run);
       if (repetition >= 0) continue;
       const auto [at, added] = row_of.try_emplace(call.name, rows.size());
-      if (added) rows.push_back({call.name, 0, 0, 0, {}, {}});
+      if (added) rows.push_back({call.name, 0, 0, 0, {}});
       Row& row = rows[at->second];
       ++row.calls, row.flops += call.flops, row.bytes += call.bytes;
     }
-    const double tiles_ms = milliseconds([&] {
+    const double products_ms = milliseconds([&] {
       for (const Call& call : step.calls()) call.plain ? call.plain() : void();
     });
-    std::map<std::string, double> native_ms;
-    double native_sum = 0;
-    openblas_set_num_threads(threads);
-    for (const Call& call : step.calls()) {
-      if (!call.native) continue;
-      const double elapsed = milliseconds(call.native);
-      native_ms[call.name] += elapsed;
-      native_sum += elapsed;
-    }
-    openblas_set_num_threads(1);
     if (repetition < 0) continue;
-    for (Row& row : rows) {
-      row.ms.push_back(ms[row.name]);
-      row.native_ms.push_back(native_ms[row.name]);
-    }
-    tiles.push_back(tiles_ms);
-    native.push_back(native_sum);
+    for (Row& row : rows) row.ms.push_back(ms[row.name]);
+    products.push_back(products_ms);
   }
-  report(rows, tiles, native, threads);
+  report(rows, products);
 }
 
 }  // namespace

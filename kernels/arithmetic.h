@@ -1,0 +1,30 @@
+// What a run's bits depend on besides model, batch and the order of sums of its accumulation groups: two runs whose
+// arithmetic is equal may be compared bit for bit, on whatever machine each ran. Goes into checkpoints and logs, and
+// ranks compare it before they train together.
+#pragma once
+
+#include <string>
+
+namespace train_gpt {
+
+// Raised by every change of the order or the formula of a sum in kernels/cpu or kernels/cuda.
+// 1: products by OpenBLAS. 2: those of kernels/cpu/product.h.
+inline constexpr int kSummationRules = 2;
+
+struct Arithmetic {
+  std::string library;    // who multiplies matrices: "C++ kernels", "cuBLASLt 120800"
+  std::string processor;  // "any with fused multiply-adds", "NVIDIA H200 (compute capability 9.0)"
+  std::string precision;  // "fp32", "bf16"
+  int summation_rules = kSummationRules;
+
+  bool operator==(const Arithmetic&) const = default;
+};
+
+// One line for people and for comparisons of files: "C++ kernels, any with fused multiply-adds, fp32, summation rules
+// 2".
+inline std::string to_string(const Arithmetic& arithmetic) {
+  return arithmetic.library + ", " + arithmetic.processor + ", " + arithmetic.precision + ", summation rules " +
+         std::to_string(arithmetic.summation_rules);
+}
+
+}  // namespace train_gpt

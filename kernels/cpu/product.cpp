@@ -1,0 +1,244 @@
+#include "kernels/cpu/product.h"
+
+#include <algorithm>
+#include <array>
+
+namespace train_gpt::cpu {
+namespace {
+
+// ---- the sums of a tile, in registers -------------------------------------------------------------------------------
+
+// sums(Rows, kTileColumns) = left(Rows, depth) panel(depth, kTileColumns). A packed left factor is a column of
+// kTileRows numbers per step of the depth, one in place a row per `stride`. Every second step fetches a line of what
+// comes next into the cache: `ahead`, then `ahead_stride` on.
+template <std::int64_t Rows, bool Packed>
+[[gnu::noinline]] void sum_tile(float* sums, const float* left, std::int64_t stride, const float* panel,
+                                std::int64_t depth, const float* ahead, std::int64_t ahead_stride) {
+  Vector sum[Rows][kTileVectors];
+  for (std::int64_t i = 0; i < Rows; ++i) {
+    for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = Vector{};
+  }
+  for (std::int64_t k = 0; k < depth; ++k) {
+    __builtin_prefetch(ahead + k / 2 * ahead_stride, 0, 2);
+    Vector right[kTileVectors];
+    for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + k * kTileColumns + v * kVectorLanes);
+#pragma GCC unroll 12
+    for (std::int64_t i = 0; i < Rows; ++i) {
+      const Vector element = broadcast(Packed ? left[k * kTileRows + i] : left[i * stride + k]);
+      for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add(element, right[v], sum[i][v]);
+    }
+  }
+  for (std::int64_t i = 0; i < Rows; ++i) {
+    for (std::int64_t v = 0; v < kTileVectors; ++v) store(sums + i * kTileColumns + v * kVectorLanes, sum[i][v]);
+  }
+}
+
+using SumTile = decltype(&sum_tile<1, false>);
+
+template <bool Packed, std::size_t... Row>
+constexpr std::array<SumTile, sizeof...(Row)> sum_tiles(std::index_sequence<Row...>) {
+  return {sum_tile<static_cast<std::int64_t>(Row) + 1, Packed>...};
+}
+// By the number of rows, less 1: a tile at the lower edge takes no time for rows that are not there.
+constexpr auto kSumInPlace = sum_tiles<false>(std::make_index_sequence<kTileRows>{});
+constexpr auto kSumPacked = sum_tiles<true>(std::make_index_sequence<kTileRows>{});
+
+// ---- packing --------------------------------------------------------------------------------------------------------
+
+// The lanes from `lane` on of which `width` are there: all, some or none.
+Vector load_up_to(const float* p, std::int64_t lanes) {
+  return lanes >= kVectorLanes ? load(p) : (lanes <= 0 ? Vector{} : load(p, lanes));
+}
+
+// Panel after panel, panel(depth, kTileColumns) = its columns of right(depth, columns), then zeros. Row by row, so that
+// memory is read in long pieces.
+void pack_rows(float* panels, Factor right, std::int64_t columns, std::int64_t depth) {
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const float* row = right.data + k * right.stride;
+    for (std::int64_t j = 0; j < columns; j += kTileColumns) {
+      float* to = panels + j * depth + k * kTileColumns;
+      for (std::int64_t lane = 0; lane < kTileColumns; lane += kVectorLanes) {
+        store(to + lane, load_up_to(row + j + lane, columns - j - lane));
+      }
+    }
+  }
+}
+
+// The same from a factor whose columns lie along memory.
+void pack_columns(float* panels, Factor right, std::int64_t columns, std::int64_t depth) {
+  const std::int64_t padded = (columns + kTileColumns - 1) / kTileColumns * kTileColumns;
+  for (std::int64_t j = 0; j < padded; j += kVectorLanes) {
+    float* to = panels + j / kTileColumns * kTileColumns * depth + j % kTileColumns;
+    for (std::int64_t k = 0; k < depth; k += kVectorLanes) {
+      Vector square[kVectorLanes] = {};
+      for (std::int64_t i = 0; i < std::min(kVectorLanes, columns - j); ++i) {
+        square[i] = load_up_to(right.data + (j + i) * right.stride + k, depth - k);
+      }
+      transpose(square);
+      for (std::int64_t i = 0; i < std::min(kVectorLanes, depth - k); ++i)
+        store(to + (k + i) * kTileColumns, square[i]);
+    }
+  }
+}
+
+// Block after block, block(depth, kTileRows) = its rows of left(rows, depth), which is read transposed.
+void pack_blocks(float* blocks, Factor left, std::int64_t rows, std::int64_t depth) {
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const float* from = left.data + k * left.stride;
+    for (std::int64_t i = 0; i < rows; i += kTileRows) {
+      float* to = blocks + i * depth + k * kTileRows;
+      if (rows - i >= kTileRows) {
+        std::copy(from + i, from + i + kTileRows, to);
+      } else {
+        std::copy(from + i, from + rows, to);
+      }
+    }
+  }
+}
+
+// ---- from sums to the destination -----------------------------------------------------------------------------------
+
+// turned(kTileColumns, kTileStride) = transpose of sums(rows, kTileColumns)
+void turn(float* turned, const float* sums, std::int64_t rows) {
+  for (std::int64_t i = 0; i < kTileStride; i += kVectorLanes) {
+    for (std::int64_t j = 0; j < kTileColumns; j += kVectorLanes) {
+      Vector square[kVectorLanes] = {};
+      for (std::int64_t r = 0; r < std::min(kVectorLanes, rows - i); ++r)
+        square[r] = load(sums + (i + r) * kTileColumns + j);
+      transpose(square);
+      for (std::int64_t c = 0; c < kVectorLanes; ++c) store(turned + (j + c) * kTileStride + i, square[c]);
+    }
+  }
+}
+
+// values(rows, columns) with `stride` between rows; `to` is at their upper left corner.
+void write(const Destination& to, const float* values, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
+  const Vector scale = broadcast(to.scale);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; j += kVectorLanes) {
+      const std::int64_t lanes = std::min(kVectorLanes, columns - j);
+      const std::int64_t at = i * to.stride + j;
+      const bool whole = lanes == kVectorLanes;
+      Vector value = load(values + i * stride + j) * scale;
+      if (to.start != nullptr || to.bias != nullptr) {
+        Vector start{};
+        if (to.start != nullptr) start = whole ? load(to.start + at) : load(to.start + at, lanes);
+        if (to.bias != nullptr) start = start + (whole ? load(to.bias + j) : load(to.bias + j, lanes));
+        value = start + value;
+      }
+      whole ? store(to.out + at, value) : store(to.out + at, value, lanes);
+    }
+  }
+}
+
+// ---- one block of the depth -----------------------------------------------------------------------------------------
+
+// The pieces of a call's scratch.
+struct Buffers {
+  float *panels, *blocks, *sums, *turned;
+  explicit Buffers(float* scratch)
+      : panels(scratch),
+        blocks(panels + kDepthBlock * kPackedColumns),
+        sums(blocks + kDepthBlock * kPackedRows),
+        turned(sums + kTileStride * kTileColumns) {}
+};
+
+// A block of rows of the left factor, ready for the kernel that reads it.
+struct Block {
+  SumTile sum;
+  const float* data;
+  std::int64_t stride;
+};
+
+// The block from row i on, packed together with the next ones where it is read transposed.
+Block block_at(const Buffers& buffers, Factor left, std::int64_t i, std::int64_t rows, std::int64_t depth) {
+  const auto height = static_cast<std::size_t>(std::min(kTileRows, rows - i) - 1);
+  if (!left.transposed) return {kSumInPlace[height], left.at(i, 0), left.stride};
+  const std::int64_t within = i % kPackedRows;
+  if (within == 0) {
+    pack_blocks(buffers.blocks, {left.at(i, 0), left.stride, true}, std::min(kPackedRows, rows - i), depth);
+  }
+  return {kSumPacked[height], buffers.blocks + within * depth, 0};
+}
+
+// Columns of the right factor that are packed after the ones at hand: while those are multiplied, they are fetched from
+// memory, half a column of cache lines with every tile.
+struct Ahead {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t lines = 0;  // of a row
+
+  static constexpr std::int64_t kLine = 16;  // floats
+  // What tile number `tile` fetches, every second step of the depth; nothing: one line again and again.
+  const float* of_tile(std::int64_t tile, std::int64_t depth) const {
+    return data + tile / lines * (depth / 2) * stride + tile % lines * kLine;
+  }
+  bool serves(std::int64_t tile) const { return tile < 2 * lines; }
+};
+
+// `turned`: what is computed is the transpose of what is wanted.
+void multiply_columns(const Buffers& buffers, const Destination& to, bool turned, Factor left, Factor right,
+                      const Ahead& ahead, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  (right.transposed ? pack_columns : pack_rows)(buffers.panels, right, columns, depth);
+  std::int64_t tile = 0;
+  for (std::int64_t i = 0; i < rows; i += kTileRows) {
+    const std::int64_t height = std::min(kTileRows, rows - i);
+    const Block block = block_at(buffers, left, i, rows, depth);
+    for (std::int64_t j = 0; j < columns; j += kTileColumns, ++tile) {
+      const std::int64_t width = std::min(kTileColumns, columns - j);
+      const bool fetches = ahead.serves(tile);
+      block.sum(buffers.sums, block.data, block.stride, buffers.panels + j * depth, depth,
+                fetches ? ahead.of_tile(tile, depth) : block.data, fetches ? ahead.stride : 0);
+      if (turned) {
+        turn(buffers.turned, buffers.sums, height);
+        write(corner(to, j, i), buffers.turned, kTileStride, width, height);
+      } else {
+        write(corner(to, i, j), buffers.sums, kTileColumns, height, width);
+      }
+    }
+  }
+}
+
+// A product with the transpose of a matrix of weights is turned around, so that the weights need not be packed; turning
+// the sums back costs more than that where the depth is short.
+constexpr std::int64_t kShortDepth = 128;
+
+void multiply_block(const Buffers& buffers, const Destination& to, Factor left, Factor right, std::int64_t rows,
+                    std::int64_t columns, std::int64_t depth) {
+  const bool turned = right.transposed && !left.transposed && depth > kShortDepth;
+  if (turned) {
+    std::swap(left, right);
+    std::swap(rows, columns);
+    left.transposed = false;
+    right.transposed = true;
+  }
+  for (std::int64_t j = 0; j < columns; j += kPackedColumns) {
+    const std::int64_t next = std::min(kPackedColumns, columns - j - kPackedColumns);
+    Ahead ahead;
+    if (!right.transposed && next > 0) ahead = {right.at(0, j + kPackedColumns), right.stride, next / Ahead::kLine};
+    multiply_columns(buffers, turned ? corner(to, j, 0) : corner(to, 0, j), turned, left,
+                     {right.at(0, j), right.stride, right.transposed}, ahead, rows,
+                     std::min(kPackedColumns, columns - j), depth);
+  }
+}
+
+}  // namespace
+
+void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& to, Factor left, Factor right,
+              std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  const Buffers buffers(scratch);
+  const std::int64_t blocks = (depth + kDepthBlock - 1) / kDepthBlock;
+  const std::int64_t even = ((depth + blocks - 1) / blocks + 15) / 16 * 16;
+  Destination block = to;
+  for (std::int64_t k = 0; k < depth; k += even) {
+    if (k > 0) {
+      pool.progress(worker);
+      block.start = to.out;
+      block.bias = nullptr;
+    }
+    multiply_block(buffers, block, {left.at(0, k), left.stride, left.transposed},
+                   {right.at(k, 0), right.stride, right.transposed}, rows, columns, std::min(even, depth - k));
+  }
+}
+
+}  // namespace train_gpt::cpu
