@@ -182,6 +182,7 @@ $(BUILD)/%_bench: $(BUILD)/test/bench/%_bench.o $(LIBRARY)
 bench: $(BENCHES) train_gpt
 	@set -e; for program in $(BENCHES); do $$program; done
 	@scripts/bench_training.sh ./train_gpt
+	@scripts/bench_side_by_side.py ./train_gpt --pytorch "$(PYTORCH)" --llmc "$(LLMC)" $(BENCH_OPTIONS)
 
 # Which folder may include which: also the first part of `make test`.
 check-includes:

@@ -54,6 +54,8 @@ class Device {
 
   virtual std::string describe() const = 0;  // one line for people: "cpu: 2 threads, AVX-512, fp32"
   virtual Arithmetic arithmetic() const = 0;
+  // True where an operation sets something up when it first runs (code, plans of products), while others wait.
+  virtual bool sets_up_on_first_use() const { return false; }
   virtual Precision precision() const = 0;
 
   // ---- memory ---------------------------------------------------------------------------------------------------
@@ -77,6 +79,11 @@ class Device {
   // Called by the compute thread between tiles and operations at least every few milliseconds, so that messages move
   // while a stage computes. Never called from another thread.
   virtual void set_progress_hook(std::function<void()> hook) = 0;
+
+  // Calls task(0) .. task(count - 1), in any order, on the threads that this device has on the host.
+  virtual void run_on_host(std::int64_t count, const std::function<void(std::int64_t)>& task) {
+    for (std::int64_t i = 0; i < count; ++i) task(i);
+  }
 
   // ---- time -----------------------------------------------------------------------------------------------------
   // A mark in the compute stream. elapsed_ms(a, b) waits for both.

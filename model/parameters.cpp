@@ -147,7 +147,11 @@ void initialise_arena(Device& device, float* values, const ModelConfig& config, 
     const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
     for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece) {
       const std::int64_t count = std::min(kPiece, tensor.elements - begin);
-      initialise_range(host.data(), config, tensor, seed, begin, count);
+      device.run_on_host((count + kAtomElements - 1) / kAtomElements, [&](std::int64_t part) {
+        const std::int64_t first = part * kAtomElements;
+        initialise_range(host.data() + first, config, tensor, seed, begin + first,
+                         std::min(kAtomElements, count - first));
+      });
       device.to_device(values + entry.offset + begin, host.data(), count * std::int64_t{sizeof(float)});
     }
   }

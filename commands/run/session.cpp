@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "kernels/cpu/product_speed.h"
 #include "pipeline/train/state_file.h"
 
 #if defined(TRAIN_GPT_CUDA)
@@ -73,6 +74,20 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlac
   return make_cpu_device(threads);
 }
 
+// "; matrix products reach .." for the resource line, with a warning where they are slow.
+std::string speed_line(const cpu::ProductSpeed& speed) {
+  char text[400];
+  std::snprintf(text, sizeof text, "; matrix products reach %.0f of %.0f GFLOP/s per core", speed.reached, speed.peak);
+  std::string line = text;
+  if (speed.reached * 3 < speed.peak) {
+    line +=
+        "\nwarning: that is less than a third of what this processor can do: was the program built for another one? "
+        "Build "
+        "it here (make clean && make, without -march in CXXFLAGS), and look for other programs on these cores";
+  }
+  return line;
+}
+
 // True if every rank of the job sees a GPU.
 bool all_ranks_have_gpus(Communicator& world) {
 #if defined(TRAIN_GPT_CUDA)
@@ -112,10 +127,11 @@ Session::Session(const Options& options) {
   host_ = host_place();
   const bool may_use_gpus = options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
   const bool everywhere_gpus = may_use_gpus && all_ranks_have_gpus(*world_);
+  const int cores = allowed_cores();
+  int threads = 1;
   together([&] {
     timed_ = options.device.device == DeviceKind::timed;
-    const int cores = allowed_cores();
-    const int threads = timed_ ? 1 : thread_count(options, host_, cores);
+    if (!timed_) threads = thread_count(options, host_, cores);
     device_ = make_device(options.device, host_, everywhere_gpus, threads);
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
@@ -133,7 +149,14 @@ Session::Session(const Options& options) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
   });
+  // Ranks that sum in different ways would make results depend on who computed what.
+  agree([&] { return std::vector<Seen>{{"the arithmetic", to_string(device_->arithmetic())}}; });
   if (!everywhere_gpus) {
+    if (!timed_) {
+      const cpu::ProductSpeed speed = cpu::measure_product_speed();
+      product_flops_ = speed.reached * 1e9 * std::min(threads, cores);
+      resources_.insert(std::min(resources_.size(), resources_.find('\n')), speed_line(speed));
+    }
     host_memory_ = usable_host_memory();
     memory_per_rank_ = least_memory_per_rank(*world_, host_memory_, host_);
   }

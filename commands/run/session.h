@@ -42,6 +42,8 @@ class Session {
 
   // FLOP/s of all GPUs of the job, taken to be of this rank's kind; nothing for the cpu and for unknown cards.
   std::optional<double> peak_flops() const { return peak_flops_; }
+  // FLOP/s that matrix products reach on all threads of this rank's cpu device, in the cache; nothing for others.
+  std::optional<double> product_flops() const { return product_flops_; }
 
   // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
   // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
@@ -67,6 +69,7 @@ class Session {
   std::int64_t memory_per_rank_ = 0;
   std::string resources_;
   std::optional<double> peak_flops_;
+  std::optional<double> product_flops_;
   bool agreed_ = false;  // to end
 };
 

@@ -1,12 +1,31 @@
 // From inputs and plan to a rank that is ready to step: memory, parameters, hooks, prediction.
 #include <cstdio>
+#include <numeric>
 
 #include "commands/run/action_time.h"
 #include "commands/run/launch.h"
 #include "commands/run/training_run.h"
+#include "model/flops.h"
 #include "pipeline/plan/plan_bytes.h"
 
 namespace train_gpt {
+namespace {
+
+// The costs of a rank on its own decide nothing, so they are not measured: what operation counts say, at the speed that
+// matrix products have here.
+void scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
+  const auto flops =
+      static_cast<double>(flops_per_token(request.model, request.batch.seq_len) * request.batch.micro_batch_tokens());
+  double sum = 0;
+  for (const auto* kind : {&costs.forward, &costs.input, &costs.weight}) sum += std::reduce(kind->begin(), kind->end());
+  if (sum <= 0) return;
+  const double factor = flops / flops_per_second * 1000 / sum;
+  for (auto* kind : {&costs.forward, &costs.input, &costs.weight, &costs.fused}) {
+    for (double& ms : *kind) ms *= factor;
+  }
+}
+
+}  // namespace
 
 TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPlan& d, double begun)
     : session(s), options(o), inputs(i), decided(d), plan(d.plan()), stopping(o.run, s.is_first(), begun) {
@@ -78,7 +97,10 @@ void TrainingRun::install_hooks() {
 // What the stages cost - measured in place, unless a profile or --cost-* say so - and what the schedule makes of it.
 void TrainingRun::predict() {
   StageCosts stage_costs = decided.choice.costs;
-  if (plan.request.computes && options.pipeline.profile.empty()) {
+  const bool one_rank = plan.ranks.size() == 1;
+  if (one_rank && session.product_flops() && options.pipeline.profile.empty()) {
+    scale_to_speed(stage_costs, plan.request, *session.product_flops());
+  } else if (plan.request.computes && options.pipeline.profile.empty()) {
     const StageCosts measured = trainer->measure_stages();
     stage_costs.forward = measured.forward;
     stage_costs.input = measured.input;

@@ -40,6 +40,9 @@ class CpuDevice : public Device {
     workspace_ = floats(workspace);
     workspace_bytes_ = bytes;
   }
+  void run_on_host(std::int64_t count, const std::function<void(std::int64_t)>& task) override {
+    pool_.run(count, [&](std::int64_t i, int) { task(i); });
+  }
   void set_progress_hook(std::function<void()> hook) override { pool_.set_progress_hook(std::move(hook)); }
 
   Mark mark() override;

@@ -70,20 +70,25 @@ void CpuDevice::adamw_moments(float* m, float* v, const float* gradient, const A
 void CpuDevice::squared_sums(double* sums, const float* x, std::int64_t n) {
   using Eight = VectorOf<float, 8>::type;
   using EightWide = VectorOf<double, 8>::type;
+  constexpr std::int64_t kParts = 4, kPart = 8;
   pool_.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
-    EightWide low_squares{}, high_squares{};
-    const auto accumulate = [&](const Lanes& lanes) {
-      Eight halves[2];
-      std::memcpy(halves, &lanes, sizeof halves);
-      const EightWide low = __builtin_convertvector(halves[0], EightWide);
-      const EightWide high = __builtin_convertvector(halves[1], EightWide);
-      low_squares += low * low;
-      high_squares += high * high;
+    EightWide squares[kParts] = {};  // chains side by side: one would wait for its additions
+    const auto accumulate = [&](const float* values) {
+      for (std::int64_t part = 0; part < kParts; ++part) {
+        Eight narrow;
+        std::memcpy(&narrow, values + part * kPart, sizeof narrow);
+        const EightWide wide = __builtin_convertvector(narrow, EightWide);
+        squares[part] += wide * wide;
+      }
     };
     std::int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) accumulate(load_lanes(x + i));
-    if (i < end) accumulate(load_lanes(x + i, end - i, 0));
-    sums[begin / kAtomElements] = fold<double, 8>(low_squares + high_squares);
+    for (; i + kParts * kPart <= end; i += kParts * kPart) accumulate(x + i);
+    if (i < end) {
+      float rest[kParts * kPart] = {};
+      std::copy(x + i, x + end, rest);
+      accumulate(rest);
+    }
+    sums[begin / kAtomElements] = fold<double, 8>((squares[0] + squares[1]) + (squares[2] + squares[3]));
   });
 }
 

@@ -78,7 +78,7 @@ using Vector [[gnu::vector_size(kVectorLanes * sizeof(float))]] = float;
   return a * b + c;
 #endif
 }
-#if defined(__FMA__) || (defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA))
+#if (defined(__AVX2__) && defined(__FMA__)) || (defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA))
 inline constexpr bool kFusedMultiplyAdd = true;
 #else
 inline constexpr bool kFusedMultiplyAdd = false;

@@ -46,6 +46,7 @@ class CudaDevice final : public WithStream {
 
   std::string describe() const override;
   Arithmetic arithmetic() const override;
+  bool sets_up_on_first_use() const override { return true; }
   Precision precision() const override { return std::is_same_v<Float, bf16> ? Precision::bf16 : Precision::fp32; }
   cudaStream_t stream() const override { return stream_; }
 

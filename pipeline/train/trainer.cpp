@@ -52,7 +52,7 @@ void Trainer::open() {
   for (Communicator* group : {groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
     if (group != nullptr) group->open_collectives(memory_.plan().layout.gradient_elements);
   }
-  if (plan_.request.computes) rehearse();
+  if (plan_.request.computes && device_.sets_up_on_first_use()) rehearse();
 }
 
 // Input for actions that run alone: token 0 everywhere.

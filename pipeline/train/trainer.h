@@ -67,8 +67,9 @@ class Trainer {
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
 
-  // Opens channels and collectives, then rehearses every kind of action once, so that nothing has to be set up while
-  // messages wait; collective, after the parameters are there and before the first step, validation or measurement.
+  // Opens channels and collectives, then rehearses every kind of action once where the device sets things up on first
+  // use, so that no message waits for that; collective, after the parameters are there and before the first step,
+  // validation or measurement.
   void open();
 
   // Reads this rank's part of a step's rows into `batch`, which allocates on its first use alone.
