@@ -70,7 +70,7 @@ int run_generate(const Options& options) {
       ids = prompt_ids(options.generate.prompt, model);
       plan = generation_plan(options, model, session.world().size(), session.device());
     });
-    Groups groups = make_groups(session.world(), make_layout(session.world().size(), 1), plan.request.schedule, model);
+    Groups groups = make_groups(session.world(), make_layout(session.world().size(), 1), plan);
     std::unique_ptr<Trainer> trainer;
     session.together([&] {
       trainer = std::make_unique<Trainer>(session.device(), groups, plan, OptimizerSettings{});

@@ -72,6 +72,8 @@ void scale(UnitCosts& costs, double factor) {
   for (std::vector<double>* pass : {&costs.forward, &costs.input, &costs.weight}) {
     for (double& ms : *pass) ms *= factor;
   }
+  for (double* ms : {&costs.streamed_head.forward, &costs.streamed_head.input, &costs.streamed_head.weight})
+    *ms *= factor;
 }
 
 // --schedule auto also compares micro-batch sizes, with costs in proportion to the rows.
@@ -83,8 +85,7 @@ std::string split_table(const ChoiceRequest& request) {
     other.base.batch.rows = split.rows;
     other.base.batch.micro_batches = split.micro_batches;
     const double factor = static_cast<double>(split.rows) / static_cast<double>(request.base.batch.rows);
-    scale(other.costs.streamed, factor);
-    scale(other.costs.stored, factor);
+    scale(other.costs.units, factor);
     std::array<char, 200> text{};
     const Choice choice = choose(other);
     std::int64_t most = 0;

@@ -8,8 +8,9 @@
 namespace train_gpt {
 
 // Raised by every change of the order or the formula of a sum in kernels/cpu or kernels/cuda.
-// 1: products by OpenBLAS. 2: those of kernels/cpu/product.h.
-inline constexpr int kSummationRules = 2;
+// 1: products by OpenBLAS. 2: those of kernels/cpu/product.h. 3: the head is folded shard by shard of the vocabulary,
+// and the atoms of wte and headw begin anew at every shard's edge.
+inline constexpr int kSummationRules = 3;
 
 struct Arithmetic {
   std::string library;    // who multiplies matrices: "C++ kernels", "cuBLASLt 120800"

@@ -42,6 +42,23 @@ struct AdamWConstants {
   float weight_decay = 0;  // decoupled; already 0 for tensors that are not matrices
 };
 
+// Columns [begin, begin + width) of the padded vocabulary, the first `columns` of which are no padding. Every shard has
+// at least one.
+struct VocabularyShard {
+  std::int64_t begin = 0;
+  std::int64_t width = 0;
+  std::int64_t columns = 0;
+};
+
+// What the shards of the classifier add up, one row per position: see Device::fold_scores. Going back, mixture is the
+// gradient of the classifier's input.
+struct SoftmaxFold {
+  float* largest = nullptr;
+  float* sum = nullptr;
+  float* at_target = nullptr;
+  float* mixture = nullptr;  // (rows,C); null where no gradient is wanted
+};
+
 // One atom: the unit of norms, hashes and optimizer shards.
 inline constexpr std::int64_t kAtomElements = 65536;
 
@@ -153,12 +170,40 @@ class Device {
   virtual void attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out, const float* lse,
                                   std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) = 0;
 
-  // ---- classifier: softmax cross-entropy over the first V of Vp logits, one row per target
-  // --------------------------- losses(rows) = -log softmax(logits)[target], 0 where target < 0 (not a valid target).
-  // logits(rows,Vp) become dloss * d losses / d logits in place (columns >= V and rows without target: 0);
-  // with_gradient false: logits are left as scratch.
-  virtual void cross_entropy(float* losses, void* logits, const std::int32_t* targets, float dloss, bool with_gradient,
-                             std::int64_t rows, std::int64_t V, std::int64_t Vp) = 0;
+  // ---- classifier: softmax cross-entropy, one shard of the vocabulary after the other (see model/unit_head.h)
+  // ------------- The scores of a row are in(C) weight^T; at the row's target (targets < 0: none) they enter the loss.
+
+  // scores(N,OC) fp32 = in(N,C) weight(OC,C)^T
+  virtual void shard_scores(float* scores, const void* in, const void* weight, std::int64_t N, std::int64_t C,
+                            std::int64_t OC) = 0;
+  // mixture(N,C) fp32 = (first) or += in(N,OC) weight(OC,C)
+  virtual void shard_mixture(float* mixture, const void* in, const void* weight, bool first, std::int64_t N,
+                             std::int64_t C, std::int64_t OC) = 0;
+  // Takes the scores(rows,width) of a shard into the fold; the first shard starts it:
+  //   largest(rows) = max over the columns so far    sum(rows) = sum of exp(score - largest), unrounded
+  //   at_target(rows) = score of the target, once its shard has come
+  //   mixture(rows,C) *= exp(change of largest), in rows where it changed (null: left alone)
+  //   exponentials(rows,width) = exp(score - largest) at activation precision, padding 0 (null: not wanted; may be the
+  //   scores' own buffer in fp32)
+  //   largest_then(rows) = largest (null: not wanted)
+  virtual void fold_scores(const SoftmaxFold& fold, void* exponentials, float* largest_then, const float* scores,
+                           const std::int32_t* targets, const VocabularyShard& shard, bool first, std::int64_t rows,
+                           std::int64_t C) = 0;
+  // The exponentials of fold_scores once more, bit for bit, from scores and largest_then.
+  virtual void score_exponentials(void* exponentials, const float* scores, const float* largest_then,
+                                  const VocabularyShard& shard, std::int64_t rows) = 0;
+  // After the last shard: losses(rows) = log sum + largest - at_target; mixture(rows,C) *= dloss / sum (null: left
+  // alone). Rows without target: 0.
+  virtual void finish_cross_entropy(float* losses, const SoftmaxFold& fold, const std::int32_t* targets, float dloss,
+                                    std::int64_t rows, std::int64_t C) = 0;
+  // din(rows,C) fp32 -= dloss weight(width,C)[target - begin], in rows whose target lies in the shard
+  virtual void subtract_targets(float* din, const void* weight, const std::int32_t* targets, float dloss,
+                                const VocabularyShard& shard, std::int64_t rows, std::int64_t C) = 0;
+  // dscores(rows,width) = exponentials exp(largest_then - largest) dloss / sum - dloss at the target; may be the
+  // exponentials' buffer. Rows without target: 0.
+  virtual void score_gradients(void* dscores, const void* exponentials, const float* largest_then, const float* largest,
+                               const float* sum, const std::int32_t* targets, float dloss, const VocabularyShard& shard,
+                               std::int64_t rows) = 0;
 
   // ---- optimizer ----------------------------------------------------------------------------------------------------
   // AdamW (Loshchilov and Hutter 2019), n elements. new_parameter may equal parameter. low (n elements of precision(),

@@ -125,12 +125,6 @@ void for_each_piece(const ModelConfig& config, const ArenaLayout& layout, bool o
   }
 }
 
-// Elements of a tensor before its padding rows.
-std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo& tensor) {
-  const bool padded = tensor.kind == TensorKind::wte || tensor.kind == TensorKind::headw;
-  return padded ? config.vocab * config.hidden : tensor.elements;
-}
-
 }  // namespace
 
 ModelFile::ModelFile(const std::string& path) : file_(path) {

@@ -21,6 +21,9 @@ constexpr std::array<Preset, 5> kPresets = {{
     {"d48", 48, 25, 1600},
 }};
 
+constexpr std::int64_t kShardBlock = 128;  // columns; the padded vocabulary is a multiple
+constexpr std::int64_t kMostShardBlocks = 16;
+
 void require_positive(const char* name, std::int64_t value) {
   if (value >= 1) return;
   throw std::invalid_argument(std::string(name) + " " + std::to_string(value) + ": must be at least 1");
@@ -81,17 +84,33 @@ void check(const ModelConfig& config) {
                                 std::to_string(config.hidden) + ": more than 1e16 parameters; choose a smaller model");
 }
 
-int unit_count(const ModelConfig& config) { return static_cast<int>(2 * config.layers + 2); }
+int first_head_unit(const ModelConfig& config) { return static_cast<int>(2 * config.layers + 1); }
+
+int unit_count(const ModelConfig& config) { return first_head_unit(config) + head_shards(config); }
 
 UnitKind unit_kind(const ModelConfig& config, int unit) {
   if (unit == 0) return UnitKind::embedding;
-  if (unit == unit_count(config) - 1) return UnitKind::head;
+  if (unit >= first_head_unit(config)) return UnitKind::head;
   return unit % 2 == 1 ? UnitKind::attention : UnitKind::mlp;
 }
 
 std::int64_t unit_layer(const ModelConfig& config, int unit) {
   const UnitKind kind = unit_kind(config, unit);
   return kind == UnitKind::attention || kind == UnitKind::mlp ? (unit - 1) / 2 : -1;
+}
+
+int unit_shard(const ModelConfig& config, int unit) { return std::max(-1, unit - first_head_unit(config)); }
+
+int head_shards(const ModelConfig& config) {
+  return static_cast<int>((config.padded_vocab() / kShardBlock + kMostShardBlocks - 1) / kMostShardBlocks);
+}
+
+VocabularyShard vocabulary_shard(const ModelConfig& config, int shard) {
+  const std::int64_t blocks = config.padded_vocab() / kShardBlock;
+  const std::int64_t K = head_shards(config);
+  const std::int64_t begin = blocks * shard / K * kShardBlock;
+  const std::int64_t end = blocks * (shard + 1) / K * kShardBlock;
+  return {.begin = begin, .width = end - begin, .columns = std::min(end, config.vocab) - begin};
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/device.h"
+
 namespace train_gpt {
 
 struct ModelConfig {
@@ -25,13 +27,20 @@ ModelConfig preset(const std::string& name);
 // Throws std::invalid_argument when sizes contradict each other (heads must divide hidden, all >= 1 ...).
 void check(const ModelConfig& config);
 
-// Embedding, then per layer Attention and Mlp, then Head. Between two units flows one (b, T, C) tensor, so the model
-// may be cut between any two of them.
+// Embedding, then per layer Attention and Mlp, then the shards of the head, which follow each other like layers (see
+// unit_head.h). The model may be cut between any two units; what flows there says boundary.h.
 enum class UnitKind : std::uint8_t { embedding, attention, mlp, head };
 
-int unit_count(const ModelConfig& config);  // 2 * layers + 2
+int unit_count(const ModelConfig& config);  // 2 * layers + 1 + head_shards
 UnitKind unit_kind(const ModelConfig& config, int unit);
 std::int64_t unit_layer(const ModelConfig& config, int unit);  // of attention and mlp units; else -1
-std::int64_t parameter_count(const ModelConfig& config);       // without padding rows, as people quote it
+int unit_shard(const ModelConfig& config, int unit);           // of head units; else -1
+
+// The head's K shards of the vocabulary: at most 2048 columns each, equal in blocks of 128. They follow from the size
+// of the vocabulary alone, so that no sum depends on who computes it.
+int head_shards(const ModelConfig& config);      // K
+int first_head_unit(const ModelConfig& config);  // the unit of shard 0
+VocabularyShard vocabulary_shard(const ModelConfig& config, int shard);
+std::int64_t parameter_count(const ModelConfig& config);  // without padding rows, as people quote it
 
 }  // namespace train_gpt

@@ -12,16 +12,16 @@ bool is_product(TensorKind kind) {
 }  // namespace
 
 std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaLayout& layout) {
-  const std::vector<TensorInfo> tensors = model_tensors(shape.model);
-  const int head = unit_count(shape.model) - 1;
-  const bool streamed = shape.head == HeadForm::streamed;
+  const int head = first_head_unit(shape.model);
+  const bool streamed = shape.streams_head();
+  const auto holds = [&](int unit) { return unit >= shape.first_unit && unit < shape.last_unit; };
   std::vector<GradientRange> ranges;
   for (const ArenaLayout::Entry& entry : layout.entries) {
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    if (tensor.unit >= shape.first_unit && tensor.unit < shape.last_unit)
-      ranges.push_back({entry.offset, tensor.elements, streamed && tensor.unit == head, is_product(tensor.kind)});
-    if (tensor.kind == TensorKind::wte && shape.model.tied && shape.has_head()) {
-      const std::int64_t offset = layout.head_wte_gradient >= 0 ? layout.head_wte_gradient : entry.offset;
+    const TensorInfo& tensor = entry.info;
+    if (holds(tensor.unit))
+      ranges.push_back({entry.offset, tensor.elements, streamed && tensor.unit >= head, is_product(tensor.kind)});
+    if (tensor.kind == TensorKind::wte && shape.model.tied && holds(head + tensor.shard)) {
+      const std::int64_t offset = entry.head_gradient >= 0 ? entry.head_gradient : entry.offset;
       ranges.push_back({offset, tensor.elements, streamed, true});
     }
   }

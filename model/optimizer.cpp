@@ -39,11 +39,11 @@ AdamWConstants constants_for(const TensorInfo& tensor, AdamWConstants constants)
 
 }  // namespace
 
-void sum_tied_gradients(Device& device, const ModelConfig& config, const ArenaLayout& layout, float* gradients) {
-  if (layout.head_wte_gradient < 0) return;
-  const int wte = tensor_index(config, TensorKind::wte);
-  device.add(gradients + layout.offset_of(wte), gradients + layout.head_wte_gradient,
-             config.padded_vocab() * config.hidden);
+void sum_tied_gradients(Device& device, const ArenaLayout& layout, float* gradients) {
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    if (entry.head_gradient < 0) continue;
+    device.add(gradients + entry.offset, gradients + entry.head_gradient, entry.info.elements);
+  }
 }
 
 std::int64_t owned_atoms(const ArenaLayout& layout) {

@@ -46,9 +46,9 @@ double learning_rate(const LearningRate& schedule, std::int64_t step);
 
 // ---- gradient norm --------------------------------------------------------------------------------------------------
 
-// Tied models whose embedding and head live on one rank: adds the head's gradient of wte to the embedding's, once per
-// step, before the norm. Else nothing.
-void sum_tied_gradients(Device& device, const ModelConfig& config, const ArenaLayout& layout, float* gradients);
+// Tied models, shards of wte whose embedding and head both live on this rank: adds the head's gradient to the
+// embedding's, once per step, before the norm.
+void sum_tied_gradients(Device& device, const ArenaLayout& layout, float* gradients);
 
 // Atoms of the tensors that this rank owns.
 std::int64_t owned_atoms(const ArenaLayout& layout);

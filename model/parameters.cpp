@@ -46,7 +46,8 @@ bool holds_padding(TensorKind kind) { return kind == TensorKind::wte || kind == 
 
 std::vector<TensorInfo> model_tensors(const ModelConfig& config) {
   const std::int64_t C = config.hidden;
-  const int head = unit_count(config) - 1;
+  const int head = first_head_unit(config);
+  const int shards = head_shards(config);
   std::vector<TensorInfo> tensors;
   std::int64_t offset = 0;
   std::int64_t first_atom = 0;
@@ -55,7 +56,15 @@ std::vector<TensorInfo> model_tensors(const ModelConfig& config) {
     offset += elements;
     first_atom += tensors.back().atoms();
   };
-  append("wte", TensorKind::wte, 0, config.padded_vocab() * C, true);
+  // One tensor per shard; first_unit owns the first, and each of the others is owned by the unit `step` further on.
+  const auto append_shards = [&](const std::string& name, TensorKind kind, int first_unit, int step) {
+    for (int k = 0; k < shards; ++k) {
+      append(shards == 1 ? name : name + "." + std::to_string(k), kind, first_unit + k * step,
+             vocabulary_shard(config, k).width * C, true);
+      tensors.back().shard = k;
+    }
+  };
+  append_shards("wte", TensorKind::wte, 0, 0);
   append("wpe", TensorKind::wpe, 0, config.max_seq_len * C, true);
   for (const KindTraits& kind : kLayerKinds) {
     const bool matrix = kind.rows_in_hidden > 0;
@@ -66,17 +75,25 @@ std::vector<TensorInfo> model_tensors(const ModelConfig& config) {
   }
   append("lnfw", TensorKind::lnfw, head, C, false);
   append("lnfb", TensorKind::lnfb, head, C, false);
-  if (!config.tied) append("headw", TensorKind::headw, head, config.padded_vocab() * C, true);
+  if (!config.tied) append_shards("headw", TensorKind::headw, head, 1);
   return tensors;
 }
 
-int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t layer) {
-  const auto k = static_cast<std::int64_t>(kind);
-  if (kind < TensorKind::ln1w) return static_cast<int>(k);
-  constexpr auto kFirstOfLayer = static_cast<std::int64_t>(TensorKind::ln1w);
-  constexpr auto kFirstOfHead = static_cast<std::int64_t>(TensorKind::lnfw);
-  if (kind < TensorKind::lnfw) return static_cast<int>(kFirstOfLayer + (k - kFirstOfLayer) * config.layers + layer);
-  return static_cast<int>(kFirstOfLayer + (kFirstOfHead - kFirstOfLayer) * config.layers + k - kFirstOfHead);
+int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t piece) {
+  const std::int64_t shards = head_shards(config);
+  if (kind == TensorKind::wte) return static_cast<int>(piece);
+  if (kind == TensorKind::wpe) return static_cast<int>(shards);
+  const auto of_kind = static_cast<std::int64_t>(kind) - static_cast<std::int64_t>(TensorKind::ln1w);
+  const std::int64_t first_of_layers = shards + 1;
+  if (kind < TensorKind::lnfw) return static_cast<int>(first_of_layers + of_kind * config.layers + piece);
+  constexpr auto kLayerTensors = static_cast<std::int64_t>(kLayerKinds.size());
+  const std::int64_t of_head = of_kind - kLayerTensors;
+  return static_cast<int>(first_of_layers + kLayerTensors * config.layers + of_head +
+                          (kind == TensorKind::headw ? piece : 0));
+}
+
+std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo& tensor) {
+  return holds_padding(tensor.kind) ? vocabulary_shard(config, tensor.shard).columns * config.hidden : tensor.elements;
 }
 
 std::int64_t element_count(const ModelConfig& config) {
@@ -89,31 +106,45 @@ std::int64_t atom_count(const ModelConfig& config) {
   return last.first_atom + last.atoms();
 }
 
-std::int64_t ArenaLayout::offset_of(int tensor) const {
+const ArenaLayout::Entry* ArenaLayout::find(int tensor) const {
   const auto found = std::lower_bound(entries.begin(), entries.end(), tensor,
                                       [](const Entry& entry, int wanted) { return entry.tensor < wanted; });
-  return found != entries.end() && found->tensor == tensor ? found->offset : -1;
+  return found != entries.end() && found->tensor == tensor ? &*found : nullptr;
+}
+
+std::int64_t ArenaLayout::offset_of(int tensor) const {
+  const Entry* entry = find(tensor);
+  return entry == nullptr ? -1 : entry->offset;
+}
+
+ElementRange wte_range(const ModelConfig& config, const ArenaLayout& layout, int first, int last) {
+  const std::int64_t begin = layout.offset_of(tensor_index(config, TensorKind::wte, first));
+  const ArenaLayout::Entry& end = *layout.find(tensor_index(config, TensorKind::wte, last - 1));
+  return {.offset = begin, .elements = end.offset + end.info.elements - begin};
 }
 
 ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units) {
   if (static_cast<int>(units.size()) != unit_count(config))
     throw std::invalid_argument("arena_layout: " + std::to_string(units.size()) + " flags for " +
                                 std::to_string(unit_count(config)) + " units");
-  const bool has_head = units.back();
+  const auto read_by_head = [&](const TensorInfo& tensor) {
+    return config.tied && tensor.kind == TensorKind::wte &&
+           units[static_cast<std::size_t>(first_head_unit(config) + tensor.shard)];
+  };
   const std::vector<TensorInfo> tensors = model_tensors(config);
   ArenaLayout layout;
   for (int t = 0; t < static_cast<int>(tensors.size()); ++t) {
     const TensorInfo& tensor = tensors[static_cast<std::size_t>(t)];
     const bool owned = units[static_cast<std::size_t>(tensor.unit)];
-    const bool read_by_head = config.tied && tensor.kind == TensorKind::wte && has_head;
-    if (!owned && !read_by_head) continue;
-    layout.entries.push_back({t, layout.elements, owned, tensor});
+    if (!owned && !read_by_head(tensor)) continue;
+    layout.entries.push_back({.tensor = t, .offset = layout.elements, .owned = owned, .info = tensor});
     layout.elements += round_up(tensor.elements, kArenaAlignment);
   }
   layout.gradient_elements = layout.elements;
-  if (config.tied && has_head && units.front()) {
-    layout.head_wte_gradient = layout.elements;
-    layout.gradient_elements += round_up(tensors.front().elements, kArenaAlignment);
+  for (ArenaLayout::Entry& entry : layout.entries) {
+    if (!entry.owned || !read_by_head(entry.info)) continue;
+    entry.head_gradient = layout.gradient_elements;
+    layout.gradient_elements += round_up(entry.info.elements, kArenaAlignment);
   }
   return layout;
 }
@@ -132,8 +163,7 @@ void initialise_range(float* out, const ModelConfig& config, const TensorInfo& t
   }
   const bool residual = tensor.kind == TensorKind::attprojw || tensor.kind == TensorKind::fcprojw;
   const double scale = residual ? 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 0.02;
-  const std::int64_t random = holds_padding(tensor.kind) ? config.vocab * config.hidden : tensor.elements;
-  const std::int64_t filled = std::clamp<std::int64_t>(random - begin, 0, count);
+  const std::int64_t filled = std::clamp<std::int64_t>(elements_before_padding(config, tensor) - begin, 0, count);
   normal_numbers(out, seed, static_cast<std::uint64_t>(tensor.offset + begin), filled, scale);
   std::fill(out + filled, out + count, 0.0F);
 }

@@ -2,7 +2,8 @@
 //
 // Canonical order is that of llm.c's model files (wte wpe ln1w ln1b qkvw qkvb attprojw attprojb ln2w ln2b fcw fcb
 // fcprojw fcprojb lnfw lnfb; untied models add headw (Vp, C) at the end), each stacked over layers. A "tensor" here is
-// one layer's piece, so that it belongs to exactly one unit. Norms, hashes and optimizer shards cut every tensor into
+// one layer's piece, and of wte and headw the rows of one shard of the head, so that it belongs to exactly one unit
+// (wte: and is read by exactly one other). Norms, hashes and optimizer shards cut every tensor into
 // atoms of kAtomElements consecutive elements, and visit tensors in canonical order.
 #pragma once
 
@@ -37,13 +38,14 @@ enum class TensorKind : std::uint8_t {
 };
 
 struct TensorInfo {
-  std::string name;  // "h3.qkvw", "wte"
+  std::string name;  // "h3.qkvw", "wpe"; "wte" where the head has one shard, else "wte.0" ..
   TensorKind kind = TensorKind::wte;
   int unit = 0;  // the unit that owns it; wte: the embedding (a tied head reads it too)
   std::int64_t elements = 0;
   std::int64_t offset = 0;      // elements before it in a model file's body
   std::int64_t first_atom = 0;  // atoms before it, over the whole model
   bool decays = false;          // matrices and embeddings: weight decay applies
+  int shard = 0;                // of wte and headw
 
   std::int64_t atoms() const { return (elements + kAtomElements - 1) / kAtomElements; }
 };
@@ -51,16 +53,20 @@ struct TensorInfo {
 // All tensors in canonical order.
 std::vector<TensorInfo> model_tensors(const ModelConfig& config);
 
-// Position of a tensor in model_tensors. `layer` counts for the kinds that every layer has; else it is ignored.
-int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t layer = 0);
+// Position of a tensor in model_tensors. `piece`: the layer for the kinds that every layer has, the shard for wte and
+// headw; else it is ignored.
+int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t piece = 0);
+// Elements of a tensor before its padding rows.
+std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo& tensor);
 
 std::int64_t element_count(const ModelConfig& config);  // of all tensors, padding rows included
 std::int64_t atom_count(const ModelConfig& config);     // of all tensors
 
 // Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
 // gradients, first and second moments), the same offsets in each kind. Tensors start at multiples of 128 elements, so
-// that they are 256-byte aligned in fp32 and in bf16 arenas. When a tied model's embedding and head units are both
-// here, wte appears once as parameter and twice as gradient (see head_wte_gradient).
+// that they are 256-byte aligned in fp32 and in bf16 arenas; shards of one matrix that follow each other do so without
+// a gap. Where a tied model's embedding and a shard of its head are both here, that shard of wte appears once as
+// parameter and twice as gradient (see Entry::head_gradient).
 struct ArenaLayout {
   struct Entry {
     int tensor = 0;           // index into model_tensors
@@ -69,16 +75,24 @@ struct ArenaLayout {
     // tied head whose embedding lives on another rank.
     bool owned = true;
     TensorInfo info;  // what model_tensors says of it
+    // Tied models: the head's gradient of a shard of wte has a buffer of its own, beyond the others in the gradient
+    // arena, where the embedding lives here too; -1 when there is none.
+    std::int64_t head_gradient = -1;
   };
-  std::vector<Entry> entries;  // canonical order
-  std::int64_t elements = 0;   // of parameters, and of each moment
-  // Tied models: the head's gradient of wte has a buffer of its own behind the others in the gradient arena when the
-  // embedding lives here too; -1 when there is none. gradient_elements counts it.
-  std::int64_t head_wte_gradient = -1;
-  std::int64_t gradient_elements = 0;
+  std::vector<Entry> entries;          // canonical order
+  std::int64_t elements = 0;           // of parameters, and of each moment
+  std::int64_t gradient_elements = 0;  // with the head's own
 
+  const Entry* find(int tensor) const;       // null if the rank does not hold it
   std::int64_t offset_of(int tensor) const;  // -1 if the rank does not hold it
 };
+
+// Where shards [first, last) of wte lie in an arena that holds them all: one piece.
+struct ElementRange {
+  std::int64_t offset = 0;
+  std::int64_t elements = 0;
+};
+ElementRange wte_range(const ModelConfig& config, const ArenaLayout& layout, int first, int last);
 
 // `units`: one flag per unit, true where the rank holds it.
 ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units);

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "model/unit.h"
+#include "model/unit_head.h"
 
 namespace train_gpt {
 
@@ -17,13 +18,14 @@ struct BoundStage {
     void* input = nullptr;  // where the unit before writes this unit's input; null: the stage's own input is read
     void* output_gradient = nullptr;  // where the unit behind writes its dx
   };
-  std::vector<Entry> entries;
+  std::vector<Entry> entries;     // the shards of the head are one of them
+  std::vector<HeadShard> shards;  // its parts
   StageBytes used;
 };
 
 namespace {
 
-enum class Pass : std::uint8_t { forward, validation, backward };
+bool is_alone(Pass pass) { return pass == Pass::validation || pass == Pass::generation; }
 
 // Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes by here with the same
 // slots, and finds each tensor at the same place.
@@ -36,22 +38,25 @@ class Binder {
         slots_(slots),
         parameters_(parameters),
         pass_(pass),
-        to_input_(pass == Pass::validation ? nullptr : slots.forward_to_input),
-        to_weight_(pass == Pass::validation ? nullptr : slots.forward_to_weight),
+        to_input_(is_alone(pass) ? nullptr : slots.forward_to_input),
+        to_weight_(is_alone(pass) ? nullptr : slots.forward_to_weight),
         gradients_(pass == Pass::backward ? slots.input_to_weight : nullptr),
         scratch_(slots.scratch) {}
 
   void bind(BoundStage& bound) {
     bound.entries.clear();
-    const int count = shape_.last_unit - shape_.first_unit;
+    bound.shards.clear();
+    // The shards of the head are bound together, as the last entry.
+    const int layers = std::min(shape_.last_unit, first_head_unit(shape_.model)) - shape_.first_unit;
+    const int count = std::max(0, layers) + (shape_.has_shards() ? 1 : 0);
     if (count > 1 && some_input_is_not_kept()) stream_ = scratch_.take(boundary());
     std::int64_t scratch_used = scratch_.used();
     for (int k = 0; k < count; ++k) {
       Slot scratch = scratch_;  // units of one action use it one after the other
-      bound.entries.push_back(bind_unit(k, scratch));
+      bound.entries.push_back(k < layers ? bind_layer(k, scratch) : bind_shards(k, bound.shards, scratch));
       scratch_used = std::max(scratch_used, scratch.used());
     }
-    bound.used = {to_input_.used(), to_weight_.used(), gradients_.used(), scratch_used, Slot::rounded(boundary())};
+    bound.used = {to_input_.used(), to_weight_.used(), gradients_.used(), scratch_used};
   }
 
  private:
@@ -61,7 +66,7 @@ class Binder {
 
   // Scratch of layers serves their backward alone.
   Homes homes(int k, Slot& scratch) {
-    if (pass_ == Pass::validation) return {&scratch, &scratch, &unused_, &unused_};
+    if (is_alone(pass_)) return {&scratch, &scratch, &unused_, &unused_};
     if (pass_ == Pass::forward && recomputes(k)) return {&scratch, &scratch, &unused_, &unused_};
     if (pass_ == Pass::forward) return {&to_input_, &to_weight_, &unused_, &unused_};
     if (recomputes(k)) return {&scratch, &gradients_, &gradients_, &scratch};
@@ -69,15 +74,12 @@ class Binder {
   }
 
   // Of a unit behind the first, in a forward.
-  bool some_input_is_not_kept() const {
-    return pass_ == Pass::validation ||
-           (pass_ == Pass::forward && shape_.has_head() && shape_.head == HeadForm::streamed);
-  }
+  bool some_input_is_not_kept() const { return is_alone(pass_) || (pass_ == Pass::forward && shape_.streams_head()); }
 
   // Where the input of unit k lies: in F..I while a backward will need it, else in the scratch that runs through the
   // stage (a unit may write its output over its input).
   void* place_input(int k, bool needed_by_backward) {
-    if (pass_ != Pass::validation && needed_by_backward) return to_input_.take(boundary());
+    if (!is_alone(pass_) && needed_by_backward) return to_input_.take(boundary());
     return k == 0 ? nullptr : stream_;
   }
 
@@ -85,7 +87,7 @@ class Binder {
   BoundStage::Entry entry_of_layer(int k, UnitType unit) {
     BoundStage::Entry entry;
     entry.input = place_input(k, true);
-    if (pass_ != Pass::validation) entry.output_gradient = gradients_.take(boundary());
+    if (!is_alone(pass_)) entry.output_gradient = gradients_.take(boundary());
     unit.x = entry.input == nullptr ? slots_.input : entry.input;
     unit.dy = entry.output_gradient;
     unit.recomputes = recomputes(k);
@@ -93,32 +95,29 @@ class Binder {
     return entry;
   }
 
-  BoundStage::Entry bind_unit(int k, Slot& scratch) {
+  BoundStage::Entry bind_layer(int k, Slot& scratch) {
     const int u = shape_.first_unit + k;
     const std::int64_t layer = unit_layer(shape_.model, u);
-    switch (unit_kind(shape_.model, u)) {
-      case UnitKind::embedding: {
-        BoundStage::Entry entry;
-        if (pass_ != Pass::validation) entry.output_gradient = gradients_.take(boundary());
-        EmbeddingUnit unit = bind_embedding(sizes_, shape_.model, parameters_);
-        unit.tokens = slots_.tokens;
-        unit.dy = entry.output_gradient;
-        entry.unit = unit;
-        return entry;
-      }
-      case UnitKind::attention:
-        return entry_of_layer(k, bind_attention(sizes_, shape_.model, layer, parameters_, homes(k, scratch)));
-      case UnitKind::mlp: {
-        const bool keeps_pre = pass_ != Pass::validation && !recomputes(k);
-        return entry_of_layer(k, bind_mlp(sizes_, shape_.model, layer, parameters_, homes(k, scratch), keeps_pre));
-      }
-      case UnitKind::head:
-        break;
+    if (unit_kind(shape_.model, u) == UnitKind::attention)
+      return entry_of_layer(k, bind_attention(sizes_, shape_.model, layer, parameters_, homes(k, scratch)));
+    if (unit_kind(shape_.model, u) == UnitKind::mlp) {
+      const bool keeps_pre = !is_alone(pass_) && !recomputes(k);
+      return entry_of_layer(k, bind_mlp(sizes_, shape_.model, layer, parameters_, homes(k, scratch), keeps_pre));
     }
     BoundStage::Entry entry;
-    entry.input = place_input(k, shape_.head == HeadForm::stored);
+    if (!is_alone(pass_)) entry.output_gradient = gradients_.take(boundary());
+    EmbeddingUnit unit = bind_embedding(sizes_, shape_.model, parameters_);
+    unit.tokens = slots_.tokens;
+    unit.dy = entry.output_gradient;
+    entry.unit = unit;
+    return entry;
+  }
+
+  BoundStage::Entry bind_shards(int k, std::vector<HeadShard>& shards, Slot& scratch) {
+    BoundStage::Entry entry;
+    if (shape_.first_unit <= first_head_unit(shape_.model)) entry.input = place_input(k, !shape_.streams_head());
     const Homes kept = {&to_input_, &to_weight_, &gradients_, &scratch};
-    HeadUnit unit = bind_head(sizes_, shape_.model, shape_.head, pass_ != Pass::validation, parameters_, kept);
+    HeadUnit unit = bind_head(sizes_, shape_, pass_, slots_, parameters_, kept, shards);
     unit.x = entry.input == nullptr ? slots_.input : entry.input;
     entry.unit = unit;
     return entry;
@@ -153,15 +152,24 @@ void check_shape(const StageShape& shape) {
 
 }  // namespace
 
+MessageBytes message_bytes(const StageShape& shape, Precision precision, int unit) {
+  MessageBytes bytes;
+  if (unit <= 0 || unit >= unit_count(shape.model)) return bytes;
+  const BoundarySizes sizes = {shape.B, shape.T, precision};
+  for (const ForwardUse use : {ForwardUse::training, ForwardUse::validation, ForwardUse::generation})
+    bytes.forward[static_cast<std::size_t>(use)] = forward_boundary(shape.model, sizes, unit, use).bytes();
+  bytes.backward = backward_boundary(shape.model, sizes, unit).bytes();
+  return bytes;
+}
+
 StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains, bool validates) {
   check_shape(shape);
   StageBytes most;
   const StageSlots no_slots;
   const ParameterView no_parameters;
   BoundStage bound;
-  most.boundary = Slot::rounded(unit_sizes(shape, precision).activation_bytes(shape.model.hidden));
-  for (const Pass pass : {Pass::forward, Pass::validation, Pass::backward}) {
-    if (pass == Pass::validation ? !validates : !trains) continue;
+  for (const Pass pass : {Pass::forward, Pass::validation, Pass::generation, Pass::backward}) {
+    if (is_alone(pass) ? !validates : !trains) continue;
     Binder(shape, precision, no_slots, no_parameters, pass).bind(bound);
     const StageBytes& used = bound.used;
     most.forward_to_input = std::max(most.forward_to_input, used.forward_to_input);
@@ -181,10 +189,11 @@ Stage::Stage(Device& device, StageShape shape)
 Stage::~Stage() = default;
 Stage::Stage(Stage&& other) noexcept = default;
 
-void Stage::forward(const StageSlots& slots, const ParameterView& parameters, float dloss, bool with_gradient) {
+void Stage::forward(const StageSlots& slots, const ParameterView& parameters, ForwardUse use) {
   const BoundStage& bound = *bound_;
-  Binder(shape_, device_.precision(), slots, parameters, with_gradient ? Pass::forward : Pass::validation)
-      .bind(*bound_);
+  constexpr std::array<Pass, 3> kPasses = {Pass::forward, Pass::validation, Pass::generation};
+  const Pass pass = kPasses[static_cast<std::size_t>(use)];
+  Binder(shape_, device_.precision(), slots, parameters, pass).bind(*bound_);
   const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
   const BoundStage::Entry& first = bound.entries.front();
   if (!shape_.has_embedding() && first.input != nullptr) device_.copy(first.input, slots.input, boundary);
@@ -194,22 +203,24 @@ void Stage::forward(const StageSlots& slots, const ParameterView& parameters, fl
     if (const auto* embedding = std::get_if<EmbeddingUnit>(&unit)) train_gpt::forward(device_, *embedding, y);
     if (const auto* attention = std::get_if<AttentionUnit>(&unit)) train_gpt::forward(device_, *attention, y);
     if (const auto* mlp = std::get_if<MlpUnit>(&unit)) train_gpt::forward(device_, *mlp, y);
-    if (const auto* head = std::get_if<HeadUnit>(&unit)) forward_head(*head, slots, dloss, with_gradient);
+    if (const auto* head = std::get_if<HeadUnit>(&unit)) forward_head(*head, slots, use);
   }
 }
 
-void Stage::forward_head(const HeadUnit& head, const StageSlots& slots, float dloss, bool with_gradient) {
-  if (slots.logits != nullptr && !with_gradient)
-    head_logits(device_, head, slots.logits, slots.logits_position);
+void Stage::forward_head(const HeadUnit& head, const StageSlots& slots, ForwardUse use) {
+  if (use == ForwardUse::training)
+    head_forward(device_, head);
+  else if (use == ForwardUse::validation)
+    head_validate(device_, head);
   else
-    head_forward(device_, head, slots.losses, slots.targets, dloss, with_gradient);
+    head_logits(device_, head, slots.logits_position);
 }
 
 void Stage::backward_input(const StageSlots& slots, const ParameterView& parameters) {
   const BoundStage& bound = *bound_;
   Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind(*bound_);
   const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
-  if (!shape_.has_head()) device_.copy(bound.entries.back().output_gradient, slots.output_gradient, boundary);
+  if (!shape_.has_shards()) device_.copy(bound.entries.back().output_gradient, slots.output_gradient, boundary);
   for (std::size_t k = bound.entries.size(); k-- > 0;) {
     void* dx = k > 0 ? bound.entries[k - 1].output_gradient : slots.input_gradient;
     const BoundStage::Unit& unit = bound.entries[k].unit;

@@ -8,18 +8,22 @@
 // A full backward is backward_input followed by backward_weight: one code path.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "kernels/device.h"
+#include "model/boundary.h"
 #include "model/config.h"
 #include "model/parameters.h"
 
 namespace train_gpt {
 
-// What the head keeps: streamed computes loss, dx and all of its parameter gradients in F, chunk by chunk (the (N, Vp)
-// logits never exist); stored keeps dlogits from F to W. Same chunk loop, same bits.
+// What a stage that holds the whole head keeps: streamed computes loss, dx and all of its parameter gradients in F,
+// chunk by chunk (the (N,Vp) scores never exist); stored keeps their exponentials from F to W, or repeats them where
+// StageShape::recompute says so. A stage that holds a part of the head does the latter. Same bits: see unit_head.h.
 enum class HeadForm : std::uint8_t { streamed, stored };
 
 struct StageShape {
@@ -30,23 +34,37 @@ struct StageShape {
   std::int64_t T = 256;
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the stage (empty: none): backward_input repeats the forward of these
-                                // units, then everything but their input lives I..W only. No effect on the embedding,
-                                // which keeps nothing, and on the head, whose streamed form is what saves its memory.
+                                // units, then everything but their input lives I..W only. Shards of the head repeat
+                                // their scores in backward_weight. No effect on the embedding, which keeps nothing, and
+                                // on a streamed head.
   bool has_embedding() const { return first_unit == 0; }
-  bool has_head() const { return last_unit == unit_count(model); }
+  bool has_shards() const { return last_unit > first_head_unit(model); }  // of the head, one or more
+  bool has_losses() const { return last_unit == unit_count(model); }      // the last one
+  bool streams_head() const {
+    return head == HeadForm::streamed && has_losses() && first_unit <= first_head_unit(model);
+  }
   std::int64_t rows() const { return B * T; }
 };
 
-// Bytes of one slot of each lifetime, of the boundary tensor (B,T,C) and of scratch shared by all stages of a rank. All
-// multiples of 256.
+// Bytes of the messages over one boundary (see boundary.h); 0 at the ends of the model.
+struct MessageBytes {
+  std::array<std::int64_t, 3> forward = {};  // by ForwardUse
+  std::int64_t backward = 0;
+
+  std::int64_t of(ForwardUse use) const { return forward[static_cast<std::size_t>(use)]; }
+  std::int64_t most_forward() const { return *std::max_element(forward.begin(), forward.end()); }
+};
+// Between units unit-1 and unit of a model that the shape names.
+MessageBytes message_bytes(const StageShape& shape, Precision precision, int unit);
+
+// Bytes of one slot of each lifetime, and of scratch shared by all stages of a rank. All multiples of 256.
 struct StageBytes {
   std::int64_t forward_to_input = 0;   // F..I
   std::int64_t forward_to_weight = 0;  // F..W
   std::int64_t input_to_weight = 0;    // I..W
   std::int64_t scratch = 0;            // within one action
-  std::int64_t boundary = 0;           // one message: rows() * C elements
 };
-// `trains`, `validates`: what the stage will run; without training only scratch and boundary are needed.
+// `trains`, `validates`: what the stage will run; without training only scratch is needed.
 StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains = true, bool validates = true);
 
 // Parameters and gradients that an action works with: arena bases of the rank, addressed through the layout. `low` is
@@ -70,26 +88,30 @@ struct GradientRange {
 };
 std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaLayout& layout);
 
-// Pointers of one action. Unused ones may be null.
+// Pointers of one action. Unused ones may be null. The first four are messages, see boundary.h.
 struct StageSlots {
-  const void* input = nullptr;            // (B,T,C) from the previous stage; read by F only (F keeps what it needs)
-  void* output = nullptr;                 // (B,T,C) for the next stage; written by F
-  const void* output_gradient = nullptr;  // (B,T,C) from the next stage; read by I only
-  void* input_gradient = nullptr;         // (B,T,C) for the previous stage; written by I
+  const void* input = nullptr;            // from the previous stage; read by F only (F keeps what it needs)
+  void* output = nullptr;                 // for the next stage; written by F
+  const void* output_gradient = nullptr;  // from the next stage; read by I only
+  void* input_gradient = nullptr;         // for the previous stage; written by I
   void* forward_to_input = nullptr;
   void* forward_to_weight = nullptr;
   void* input_to_weight = nullptr;
   void* scratch = nullptr;
   const std::int32_t* tokens = nullptr;   // (B,T), first stage, F and W
-  const std::int32_t* targets = nullptr;  // (B,T), last stage, F; < 0: not a valid target
+  const std::int32_t* targets = nullptr;  // (B,T), stages with shards of the head, F, I and W; < 0: not a valid target
   float* losses = nullptr;                // (B,T), last stage, written by F
-  // Generation: where not null, a forward without gradient writes here, on the last stage, the logits (B,Vp) of one
-  // position of each row, at activation precision, and reads no targets and writes no losses. Columns >= V are padding.
+  float dloss = 0;  // gradient of the step's mean loss with respect to one token's, 1 / (valid targets of the step)
+  // Generation: the last stage writes the scores (B,Vp) of one position of each row, at activation precision; nobody
+  // reads targets or writes losses. Columns >= V are padding.
   void* logits = nullptr;
   std::int64_t logits_position = 0;  // 0 .. T-1
 };
 
-struct HeadUnit;    // see unit.h
+// One pass through the units of a stage: what decides where their tensors lie.
+enum class Pass : std::uint8_t { forward, validation, generation, backward };
+
+struct HeadUnit;    // see unit_head.h
 struct BoundStage;  // see stage.cpp
 
 class Stage {
@@ -101,16 +123,15 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // `dloss`: gradient of the step's mean loss with respect to one token's loss, 1 / (valid targets of the step).
-  // with_gradient false (validation): forward alone; lifetimes F..I and F..W are not written, scratch is used.
-  void forward(const StageSlots& slots, const ParameterView& parameters, float dloss, bool with_gradient);
+  // Not for training: forward alone; lifetimes F..I and F..W are not written, scratch is used.
+  void forward(const StageSlots& slots, const ParameterView& parameters, ForwardUse use);
   void backward_input(const StageSlots& slots, const ParameterView& parameters);
   void backward_weight(const StageSlots& slots, const ParameterView& parameters);
 
   const StageShape& shape() const { return shape_; }
 
  private:
-  void forward_head(const HeadUnit& head, const StageSlots& slots, float dloss, bool with_gradient);
+  void forward_head(const HeadUnit& head, const StageSlots& slots, ForwardUse use);
 
   Device& device_;
   StageShape shape_;

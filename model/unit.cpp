@@ -1,12 +1,13 @@
 #include "model/unit.h"
 
 namespace train_gpt {
-namespace {
 
 const void* parameter(const UnitSizes& sizes, const ParameterView& view, int tensor) {
   if (view.low == nullptr) return nullptr;
   return static_cast<const char*>(view.low) + view.layout->offset_of(tensor) * sizes.element;
 }
+
+namespace {
 
 float* gradient(const ParameterView& view, int tensor) {
   return view.gradients == nullptr ? nullptr : view.gradients + view.layout->offset_of(tensor);

@@ -1,7 +1,8 @@
-// Units: Embedding, Attention, Mlp, Head. Each has a forward, a backward_input (dx, on the critical path of a pipeline)
-// and a backward_weight (parameter gradients, deferrable), as free functions over a struct that holds the sizes, the
-// parameters and the tensors of one micro-batch. A unit's bits depend on its sizes, parameters and input alone: never
-// on the stage it is in, on what is kept and what recomputed, or on the form of the head.
+// Units: Embedding, Attention, Mlp, and the head's shards (unit_head.h). Each has a forward, a backward_input (dx, on
+// the critical path of a pipeline) and a backward_weight (parameter gradients, deferrable), as free functions over a
+// struct that holds the sizes, the parameters and the tensors of one micro-batch. A unit's bits depend on its sizes,
+// parameters and input alone: never on the stage it is in, on what is kept and what recomputed, or on the form of the
+// head.
 //
 // Tensors live in slots (see stage.h). Which slot a tensor belongs to is said once, in the bind function of its unit,
 // which takes the tensors from the slots in a fixed order. stage_bytes runs the same functions on empty slots, so that
@@ -115,33 +116,11 @@ struct MlpUnit {
   bool recomputes = false;
 };
 
-// losses = cross entropy(LayerNorm(x) wte^T), in chunks of rows whose number follows from the shape. In the streamed
-// form the forward does the backward's work chunk by chunk, and backward_input hands dx over.
-struct HeadUnit {
-  UnitSizes sizes;
-  HeadForm form = HeadForm::streamed;
-  Affine norm, classifier;  // classifier: (Vp,C) without bias
-  const void* x = nullptr;  // (N,C)
-  NormTensors norm_tensors;
-  void* norm_out = nullptr;   // (N,C)
-  void* dnorm_out = nullptr;  // (N,C)
-  void* dlogits = nullptr;    // (N,Vp) stored; (chunk,Vp) otherwise. Logits on the way.
-  bool keeps_dlogits = false;
-  void* dx = nullptr;            // (N,C) streamed form
-  void* one_position = nullptr;  // (B,C) rows of norm_out, without gradient only
-  std::int64_t chunk = 0;        // rows
-};
-
-// Rows of one chunk of the head's loop: 32 MiB of fp32 logits, or a sixteenth of the rows where that is more.
-std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t Vp);
-
 EmbeddingUnit bind_embedding(const UnitSizes& sizes, const ModelConfig& model, const ParameterView& parameters);
 AttentionUnit bind_attention(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer,
                              const ParameterView& parameters, const Homes& homes);
 MlpUnit bind_mlp(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer, const ParameterView& parameters,
                  const Homes& homes, bool keeps_pre);
-HeadUnit bind_head(const UnitSizes& sizes, const ModelConfig& model, HeadForm form, bool with_gradient,
-                   const ParameterView& parameters, const Homes& homes);
 
 // y (N,C) may be the buffer that holds x.
 void forward(Device& device, const EmbeddingUnit& unit, void* y);
@@ -150,20 +129,13 @@ void forward(Device& device, const MlpUnit& unit, void* y);
 // dx (N,C), another buffer than dy
 void backward_input(Device& device, const AttentionUnit& unit, void* dx);
 void backward_input(Device& device, const MlpUnit& unit, void* dx);
-void backward_input(Device& device, const HeadUnit& unit, void* dx);
 void backward_weight(Device& device, const EmbeddingUnit& unit);
 void backward_weight(Device& device, const AttentionUnit& unit);
 void backward_weight(Device& device, const MlpUnit& unit);
-void backward_weight(Device& device, const HeadUnit& unit);
-
-// losses(N), targets(N). dloss as in Stage::forward.
-void head_forward(Device& device, const HeadUnit& unit, float* losses, const std::int32_t* targets, float dloss,
-                  bool with_gradient);
-// logits (B,Vp) of one position of each row, from a unit that was bound without gradient.
-void head_logits(Device& device, const HeadUnit& unit, void* logits, std::int64_t position);
 
 // ---- shared by the units -----------------------------------------------------------------------------------------
 // Parameters are read at activation precision. Null where the view has none (counting bytes, validation).
+const void* parameter(const UnitSizes& sizes, const ParameterView& view, int tensor);
 Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias);
 NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes);
 // dweight and dbias of out(N,OC) = in(N,C) weight^T + bias

@@ -1,9 +1,6 @@
-// Head: final LayerNorm, logits, softmax cross-entropy. Both forms run one loop over chunks of rows: streamed does the
-// three matrix products of a chunk in the forward, while its logits are in the cache; stored spreads them over forward,
-// backward_input and backward_weight. A chunk's products and the order of the sums are the same, so the bits are too.
-#include <algorithm>
+#include "model/unit_head.h"
 
-#include "model/unit.h"
+#include <algorithm>
 
 namespace train_gpt {
 namespace {
@@ -19,38 +16,119 @@ void for_each_chunk(const HeadUnit& unit, const Visit& visit) {
   for (std::int64_t begin = 0; begin < N; begin += unit.chunk) visit(Chunk{begin, std::min(unit.chunk, N - begin)});
 }
 
-void* rows_from(void* matrix, std::int64_t row, std::int64_t columns, const HeadUnit& unit) {
-  return static_cast<char*>(matrix) + row * columns * unit.sizes.element;
+template <class Element>
+Element* rows_from(Element* matrix, std::int64_t row, std::int64_t columns) {
+  return matrix == nullptr ? nullptr : matrix + row * columns;
 }
 
-void* chunk_logits(const HeadUnit& unit, Chunk chunk) {
-  return unit.keeps_dlogits ? rows_from(unit.dlogits, chunk.begin, unit.sizes.Vp, unit) : unit.dlogits;
+void* rows_from(void* matrix, std::int64_t row, std::int64_t columns, const UnitSizes& sizes) {
+  return static_cast<char*>(matrix) + row * columns * sizes.element;
 }
 
-void* chunk_hidden(void* hidden, const HeadUnit& unit, Chunk chunk) {
-  return rows_from(hidden, chunk.begin, unit.sizes.C, unit);
+void* normed_rows(const HeadUnit& unit, Chunk chunk) {
+  return rows_from(unit.state.normed, chunk.begin, unit.sizes.C, unit.sizes);
 }
 
-void chunk_backward_input(Device& device, const HeadUnit& unit, Chunk chunk) {
-  device.matmul_backward_input(chunk_hidden(unit.dnorm_out, unit, chunk), chunk_logits(unit, chunk),
-                               unit.classifier.weight, chunk.rows, unit.sizes.C, unit.sizes.Vp);
+SoftmaxFold fold_rows(const HeadUnit& unit, Chunk chunk) {
+  const SoftmaxFold& fold = unit.state.fold;
+  return {fold.largest + chunk.begin, fold.sum + chunk.begin, rows_from(fold.at_target, chunk.begin, 1),
+          rows_from(fold.mixture, chunk.begin, unit.sizes.C)};
 }
 
-void chunk_backward_weight(Device& device, const HeadUnit& unit, Chunk chunk) {
-  Affine classifier = unit.classifier;
+// Of a chunk. A streamed chunk's E is done with before the next chunk comes.
+void* kept_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
+  if (unit.streamed) return shard.kept;
+  return rows_from(shard.kept, chunk.begin, shard.columns.width, unit.sizes);
+}
+
+float* largest_then_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
+  return unit.streamed ? shard.largest_then : rows_from(shard.largest_then, chunk.begin, 1);
+}
+
+// Where E of a chunk goes, and Y: the same place in fp32.
+void* exponentials_of(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
+  return shard.kept == nullptr ? unit.exponentials : kept_rows(unit, shard, chunk);
+}
+
+float* scores_of(const HeadUnit& unit, void* exponentials) {
+  return unit.scores == nullptr ? static_cast<float*>(exponentials) : unit.scores;
+}
+
+bool starts_fold(const HeadUnit& unit, const HeadShard& shard) { return unit.first && &shard == unit.shards.data(); }
+
+void fold_shard(Device& device, const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
+  const UnitSizes& s = unit.sizes;
+  const SoftmaxFold fold = fold_rows(unit, chunk);
+  const bool first = starts_fold(unit, shard);
+  void* const exponentials = exponentials_of(unit, shard, chunk);
+  float* const scores = scores_of(unit, exponentials);
+  device.shard_scores(scores, normed_rows(unit, chunk), shard.classifier.weight, chunk.rows, s.C, shard.columns.width);
+  device.fold_scores(fold, exponentials, largest_then_rows(unit, shard, chunk), scores, unit.targets + chunk.begin,
+                     shard.columns, first, chunk.rows, s.C);
+  device.shard_mixture(fold.mixture, exponentials, shard.classifier.weight, first, chunk.rows, s.C,
+                       shard.columns.width);
+}
+
+void finish_chunk(Device& device, const HeadUnit& unit, Chunk chunk) {
+  device.finish_cross_entropy(unit.losses + chunk.begin, fold_rows(unit, chunk), unit.targets + chunk.begin, unit.dloss,
+                              chunk.rows, unit.sizes.C);
+}
+
+void subtract_targets(Device& device, const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
+  device.subtract_targets(rows_from(unit.gradient, chunk.begin, unit.sizes.C), shard.classifier.weight,
+                          unit.targets + chunk.begin, unit.dloss, shard.columns, chunk.rows, unit.sizes.C);
+}
+
+void add_weight_gradient(Device& device, const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
+  const UnitSizes& s = unit.sizes;
+  const SoftmaxFold fold = fold_rows(unit, chunk);
+  const float* const largest_then = largest_then_rows(unit, shard, chunk);
+  void* const exponentials = exponentials_of(unit, shard, chunk);
+  if (shard.kept == nullptr) {
+    float* const scores = scores_of(unit, exponentials);
+    device.shard_scores(scores, normed_rows(unit, chunk), shard.classifier.weight, chunk.rows, s.C,
+                        shard.columns.width);
+    device.score_exponentials(exponentials, scores, largest_then, shard.columns, chunk.rows);
+  }
+  device.score_gradients(exponentials, exponentials, largest_then, fold.largest, fold.sum, unit.targets + chunk.begin,
+                         unit.dloss, shard.columns, chunk.rows);
+  Affine classifier = shard.classifier;
   classifier.first = classifier.first && chunk.begin == 0;
-  weight_gradient(device, classifier, chunk_hidden(unit.norm_out, unit, chunk), chunk_logits(unit, chunk), chunk.rows,
-                  unit.sizes.C, unit.sizes.Vp);
+  weight_gradient(device, classifier, normed_rows(unit, chunk), exponentials, chunk.rows, s.C, shard.columns.width);
 }
 
-Affine classifier(const UnitSizes& sizes, const ModelConfig& model, const ParameterView& parameters) {
-  const int matrix = tensor_index(model, model.tied ? TensorKind::wte : TensorKind::headw);
-  Affine result = affine(sizes, parameters, matrix, matrix);
-  result.bias = nullptr;
-  result.dbias = nullptr;
-  if (model.tied && parameters.gradients != nullptr && parameters.layout->head_wte_gradient >= 0)
-    result.dweight = parameters.gradients + parameters.layout->head_wte_gradient;
-  return result;
+// The state of the stage before, to be folded on. F alone comes here.
+void take_over(Device& device, const HeadUnit& unit) {
+  const HeadState& from = unit.before;
+  const UnitSizes& s = unit.sizes;
+  const std::int64_t vector = s.rows() * std::int64_t{sizeof(float)};
+  device.copy(unit.state.normed, from.normed, s.activation_bytes(s.C));
+  device.copy(unit.state.fold.largest, from.fold.largest, vector);
+  device.copy(unit.state.fold.sum, from.fold.sum, vector);
+  device.copy(unit.state.fold.at_target, from.fold.at_target, vector);
+  if (unit.state.fold.mixture != nullptr) device.copy(unit.state.fold.mixture, from.fold.mixture, vector * s.C);
+}
+
+void begin_fold(Device& device, const HeadUnit& unit) {
+  if (unit.first)
+    norm_forward(device, unit.sizes, unit.norm, unit.norm_tensors, unit.state.normed, unit.x);
+  else
+    take_over(device, unit);
+}
+
+// `from` (B,count) to the columns of the logits that begin at `column`.
+void copy_columns(Device& device, const HeadUnit& unit, std::int64_t column, void* from, std::int64_t count) {
+  const UnitSizes& s = unit.sizes;
+  for (std::int64_t b = 0; b < s.B; ++b)
+    device.copy(static_cast<char*>(unit.state.logits) + (b * unit.state.logit_columns + column) * s.element,
+                rows_from(from, b, count, s), count * s.element);
+}
+
+// dX through LayerNorm.
+void leave_head(Device& device, const HeadUnit& unit, void* dx) {
+  if (unit.rounded_gradient != unit.gradient)
+    device.from_float(unit.rounded_gradient, unit.gradient, unit.sizes.rows() * unit.sizes.C);
+  norm_backward(device, unit.sizes, unit.norm, unit.norm_tensors, dx, unit.rounded_gradient, nullptr, unit.x);
 }
 
 }  // namespace
@@ -63,70 +141,81 @@ std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t Vp) {
   return std::min(rows, std::max({kMultiple, by_bytes, by_rows}));
 }
 
-HeadUnit bind_head(const UnitSizes& sizes, const ModelConfig& model, HeadForm form, bool with_gradient,
-                   const ParameterView& parameters, const Homes& homes) {
-  HeadUnit unit;
-  unit.sizes = sizes;
-  unit.form = form;
-  unit.norm = affine(sizes, parameters, tensor_index(model, TensorKind::lnfw), tensor_index(model, TensorKind::lnfb));
-  unit.classifier = classifier(sizes, model, parameters);
-  unit.chunk = head_chunk_rows(sizes.rows(), sizes.Vp);
-  unit.keeps_dlogits = with_gradient && form == HeadForm::stored;
-  Homes own = homes;
-  if (!unit.keeps_dlogits) own = {homes.scratch, homes.scratch, homes.scratch, homes.scratch};
-  if (with_gradient && form == HeadForm::streamed) unit.dx = homes.for_input->take(sizes.activation_bytes(sizes.C));
-  unit.norm_tensors = take_norm_tensors(sizes, own);
-  unit.norm_out = own.for_weight->take(sizes.activation_bytes(sizes.C));
-  unit.dlogits = own.for_weight->take((unit.keeps_dlogits ? sizes.rows() : unit.chunk) * sizes.Vp * sizes.element);
-  if (with_gradient)
-    unit.dnorm_out = own.scratch->take(sizes.activation_bytes(sizes.C));
-  else
-    unit.one_position = own.scratch->take(sizes.B * sizes.C * sizes.element);
-  return unit;
-}
-
-void head_forward(Device& device, const HeadUnit& unit, float* losses, const std::int32_t* targets, float dloss,
-                  bool with_gradient) {
-  const UnitSizes& s = unit.sizes;
-  const bool streams_backward = with_gradient && unit.form == HeadForm::streamed;
-  norm_forward(device, s, unit.norm, unit.norm_tensors, unit.norm_out, unit.x);
+void head_forward(Device& device, const HeadUnit& unit) {
+  begin_fold(device, unit);
   for_each_chunk(unit, [&](Chunk chunk) {
-    void* logits = chunk_logits(unit, chunk);
-    device.matmul_forward(logits, chunk_hidden(unit.norm_out, unit, chunk), unit.classifier.weight, nullptr, chunk.rows,
-                          s.C, s.Vp);
-    device.cross_entropy(losses + chunk.begin, logits, targets + chunk.begin, dloss, with_gradient, chunk.rows, s.V,
-                         s.Vp);
-    if (!streams_backward) return;
-    chunk_backward_input(device, unit, chunk);
-    chunk_backward_weight(device, unit, chunk);
+    for (const HeadShard& shard : unit.shards) fold_shard(device, unit, shard, chunk);
+    if (unit.last) finish_chunk(device, unit, chunk);
+    if (!unit.streamed) return;
+    for (const HeadShard& shard : unit.shards) subtract_targets(device, unit, shard, chunk);
+    for (const HeadShard& shard : unit.shards) add_weight_gradient(device, unit, shard, chunk);
   });
-  if (!streams_backward) return;
-  norm_backward(device, s, unit.norm, unit.norm_tensors, unit.dx, unit.dnorm_out, nullptr, unit.x);
-  add_norm_gradients(device, s, unit.norm, unit.norm_tensors);
+  if (unit.next_normed != nullptr)
+    device.copy(unit.next_normed, unit.state.normed, unit.sizes.activation_bytes(unit.sizes.C));
+  if (!unit.streamed) return;
+  leave_head(device, unit, unit.dx);
+  add_norm_gradients(device, unit.sizes, unit.norm, unit.norm_tensors);
 }
 
-void head_logits(Device& device, const HeadUnit& unit, void* logits, std::int64_t position) {
+void head_validate(Device& device, const HeadUnit& unit) {
+  begin_fold(device, unit);
+  for_each_chunk(unit, [&](Chunk chunk) {
+    const SoftmaxFold fold = fold_rows(unit, chunk);
+    for (const HeadShard& shard : unit.shards) {
+      device.shard_scores(unit.scores, normed_rows(unit, chunk), shard.classifier.weight, chunk.rows, unit.sizes.C,
+                          shard.columns.width);
+      device.fold_scores(fold, nullptr, nullptr, unit.scores, unit.targets + chunk.begin, shard.columns,
+                         starts_fold(unit, shard), chunk.rows, unit.sizes.C);
+    }
+    if (unit.last) finish_chunk(device, unit, chunk);
+  });
+}
+
+void head_logits(Device& device, const HeadUnit& unit, std::int64_t position) {
   const UnitSizes& s = unit.sizes;
-  norm_forward(device, s, unit.norm, unit.norm_tensors, unit.norm_out, unit.x);
-  for (std::int64_t b = 0; b < s.B; ++b)
-    device.copy(rows_from(unit.one_position, b, s.C, unit), rows_from(unit.norm_out, b * s.T + position, s.C, unit),
-                s.C * s.element);
-  device.matmul_forward(logits, unit.one_position, unit.classifier.weight, nullptr, s.B, s.C, s.Vp);
+  void* const at_position = unit.state.normed;
+  if (unit.first) {
+    norm_forward(device, s, unit.norm, unit.norm_tensors, unit.all_normed, unit.x);
+    for (std::int64_t b = 0; b < s.B; ++b)
+      device.copy(rows_from(at_position, b, s.C, s), rows_from(unit.all_normed, b * s.T + position, s.C, s),
+                  s.C * s.element);
+  } else {
+    device.copy(at_position, unit.before.normed, s.B * s.C * s.element);
+    copy_columns(device, unit, 0, unit.before.logits, unit.before.logit_columns);
+  }
+  for (const HeadShard& shard : unit.shards) {
+    const auto [begin, width, columns] = shard.columns;
+    device.matmul_forward(unit.shard_logits, at_position, shard.classifier.weight, nullptr, s.B, s.C, width);
+    copy_columns(device, unit, begin, unit.shard_logits, width);
+  }
 }
 
 void backward_input(Device& device, const HeadUnit& unit, void* dx) {
-  if (unit.form == HeadForm::streamed) {
-    device.copy(dx, unit.dx, unit.sizes.activation_bytes(unit.sizes.C));
+  const UnitSizes& s = unit.sizes;
+  if (unit.streamed) {
+    device.copy(dx, unit.dx, s.activation_bytes(s.C));
     return;
   }
-  for_each_chunk(unit, [&](Chunk chunk) { chunk_backward_input(device, unit, chunk); });
-  norm_backward(device, unit.sizes, unit.norm, unit.norm_tensors, dx, unit.dnorm_out, nullptr, unit.x);
+  const std::int64_t vector = s.rows() * std::int64_t{sizeof(float)};
+  device.copy(unit.gradient, unit.behind.mixture, vector * s.C);
+  if (!unit.last) {
+    device.copy(unit.state.fold.largest, unit.behind.largest, vector);
+    device.copy(unit.state.fold.sum, unit.behind.sum, vector);
+  }
+  if (!unit.first) {
+    device.copy(unit.in_front.largest, unit.state.fold.largest, vector);
+    device.copy(unit.in_front.sum, unit.state.fold.sum, vector);
+  }
+  const Chunk all = {0, s.rows()};
+  for (const HeadShard& shard : unit.shards) subtract_targets(device, unit, shard, all);
+  if (unit.first) leave_head(device, unit, dx);
 }
 
 void backward_weight(Device& device, const HeadUnit& unit) {
-  if (unit.form == HeadForm::streamed) return;
-  for_each_chunk(unit, [&](Chunk chunk) { chunk_backward_weight(device, unit, chunk); });
-  add_norm_gradients(device, unit.sizes, unit.norm, unit.norm_tensors);
+  if (unit.streamed) return;
+  for (const HeadShard& shard : unit.shards)
+    for_each_chunk(unit, [&](Chunk chunk) { add_weight_gradient(device, unit, shard, chunk); });
+  if (unit.first) add_norm_gradients(device, unit.sizes, unit.norm, unit.norm_tensors);
 }
 
 }  // namespace train_gpt

@@ -130,7 +130,7 @@ std::string unit_name(const ModelConfig& model, int unit) {
     case UnitKind::mlp:
       return "MLP " + std::to_string(unit_layer(model, unit));
     case UnitKind::head:
-      return "head";
+      return head_shards(model) == 1 ? "head" : "head " + std::to_string(unit_shard(model, unit));
   }
   return "";
 }

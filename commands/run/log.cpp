@@ -93,7 +93,7 @@ std::string plan_event(const Plan& plan, const Simulation& predicted, std::optio
       {"tied", request.model.tied},
       {"parameters", parameter_count(request.model)},
       {"partition", request.partition},
-      {"head", request.head == HeadForm::streamed ? "streamed" : "stored"},
+      {"head", head_text(plan)},
       {"recomputed_units", recomputed_units(request)},
       {"bubble_predicted", predicted.bubble},
       {"bubble_span_predicted", predicted.bubble_span},

@@ -38,7 +38,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
     log = std::make_unique<RunLog>(options.run.output, session.is_first(), /*append=*/goes_on);
     state = std::make_unique<StateFile>(options.run.output, session.world().rank(), session.world().size());
   });
-  groups = make_groups(session.world(), inputs.layout, decided.schedule(), inputs.model);
+  groups = make_groups(session.world(), inputs.layout, plan);
   session.together(
       [&] { trainer = std::make_unique<Trainer>(session.device(), groups, plan, optimizer_settings(options)); });
   trainer->open();

@@ -124,8 +124,22 @@ class CudaDevice final : public WithStream {
                           std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) override;
 
   // cross_entropy.cu
-  void cross_entropy(float* losses, void* logits, const std::int32_t* targets, float dloss, bool with_gradient,
-                     std::int64_t rows, std::int64_t V, std::int64_t Vp) override;
+  void shard_scores(float* scores, const void* in, const void* weight, std::int64_t N, std::int64_t C,
+                    std::int64_t OC) override;
+  void shard_mixture(float* mixture, const void* in, const void* weight, bool first, std::int64_t N, std::int64_t C,
+                     std::int64_t OC) override;
+  void fold_scores(const SoftmaxFold& fold, void* exponentials, float* largest_then, const float* scores,
+                   const std::int32_t* targets, const VocabularyShard& shard, bool first, std::int64_t rows,
+                   std::int64_t C) override;
+  void score_exponentials(void* exponentials, const float* scores, const float* largest_then,
+                          const VocabularyShard& shard, std::int64_t rows) override;
+  void finish_cross_entropy(float* losses, const SoftmaxFold& fold, const std::int32_t* targets, float dloss,
+                            std::int64_t rows, std::int64_t C) override;
+  void subtract_targets(float* din, const void* weight, const std::int32_t* targets, float dloss,
+                        const VocabularyShard& shard, std::int64_t rows, std::int64_t C) override;
+  void score_gradients(void* dscores, const void* exponentials, const float* largest_then, const float* largest,
+                       const float* sum, const std::int32_t* targets, float dloss, const VocabularyShard& shard,
+                       std::int64_t rows) override;
 
   // adamw.cu
   void adamw(float* new_parameter, void* low_copy, float* m, float* v, const float* parameter, const float* gradient,

@@ -61,14 +61,14 @@ class RankPlanner {
   RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,
                   const std::vector<Action>& generation) {
     if (request_.training) {
-      plan_.actions = walk(training, /*with_gradient=*/true);
+      plan_.actions = walk(training, ForwardUse::training);
       note_batches(training);
     }
-    plan_.validation = walk(validation, /*with_gradient=*/false);
+    plan_.validation = walk(validation, ForwardUse::validation);
     note_batches(validation);
-    plan_.generation = walk(generation, /*with_gradient=*/false);
+    plan_.generation = walk(generation, ForwardUse::generation);
     plan_.gives_logits = std::any_of(generation.begin(), generation.end(), [&](const Action& action) {
-      return plan_.stage_plan(action.stage).shape.has_head();
+      return plan_.stage_plan(action.stage).shape.has_losses();
     });
     for (std::size_t i = 0; i < pool_numbers_.size(); ++i) plan_.pools[i].slots = pool_numbers_[i].count();
     for (std::size_t i = 0; i < plan_.rings.size(); ++i) {  // a list with few messages needs no more slots than that
@@ -101,10 +101,9 @@ class RankPlanner {
     stage.pools.forward_to_input = pool_for(Lifetime::forward_to_input, stage.bytes.forward_to_input);
     stage.pools.forward_to_weight = pool_for(Lifetime::forward_to_weight, stage.bytes.forward_to_weight);
     stage.pools.input_to_weight = pool_for(Lifetime::input_to_weight, stage.bytes.input_to_weight);
-    plan_.boundary_bytes = stage.bytes.boundary;
+    stage.before = message_bytes(stage.shape, request_.precision, range.first);
+    stage.behind = message_bytes(stage.shape, request_.precision, range.last);
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
-    plan_.has_embedding = plan_.has_embedding || stage.shape.has_embedding();
-    plan_.has_head = plan_.has_head || stage.shape.has_head();
     plan_.stages.push_back(std::move(stage));
   }
 
@@ -130,7 +129,7 @@ class RankPlanner {
     return static_cast<int>(plan_.rings.size()) - 1;
   }
 
-  std::vector<ActionPlan> walk(const std::vector<Action>& list, bool with_gradient) {
+  std::vector<ActionPlan> walk(const std::vector<Action>& list, ForwardUse use) {
     messages_.clear();
     hand_overs_.clear();
     std::vector<ActionPlan> planned;
@@ -139,10 +138,10 @@ class RankPlanner {
     for (const Action& action : list) {
       ActionPlan buffers;
       if (action.op != Op::backward_weight) {
-        plan_input(action, buffers);
-        plan_output(action, buffers);
+        plan_input(action, use, buffers);
+        plan_output(action, use, buffers);
       }
-      if (with_gradient) {
+      if (use == ForwardUse::training) {
         take_slots(action, buffers);
         give_back_slots(action, buffers.slots);
         if (action.op == Op::forward) plan_.live_micro_batches = std::max(plan_.live_micro_batches, ++live);
@@ -158,19 +157,29 @@ class RankPlanner {
     for (const Action& action : list) {
       const StageShape& shape = plan_.stage_plan(action.stage).shape;
       if (shape.has_embedding()) plan_.tokens.include(action.micro_batch);
-      if (shape.has_head()) plan_.targets.include(action.micro_batch);
+      if (shape.has_shards()) plan_.targets.include(action.micro_batch);
+      if (shape.has_losses()) plan_.losses.include(action.micro_batch);
     }
   }
 
-  void plan_input(const Action& action, ActionPlan& buffers) {
+  // A message of `bytes` goes through a slot of the ring.
+  void fit(int ring, std::int64_t bytes) {
+    std::int64_t& slot_bytes = plan_.rings[static_cast<std::size_t>(ring)].slot_bytes;
+    slot_bytes = std::max(slot_bytes, bytes);
+  }
+
+  void plan_input(const Action& action, ForwardUse use, ActionPlan& buffers) {
     const bool forward = action.op == Op::forward;
     const int from = forward ? virtual_stage(action.stage).previous : virtual_stage(action.stage).next;
     if (from < 0) return;
     const auto content = forward ? Channel::Kind::activation : Channel::Kind::gradient;
+    const StagePlan& stage = plan_.stage_plan(action.stage);
+    buffers.input_bytes = forward ? stage.before.of(use) : stage.behind.backward;
     const int channel = table_.messages(action).consumes;
     if (channel >= 0) {
       const int slots = receive_slots_[static_cast<std::size_t>(channel)];
       buffers.input_ring = ring_for({Ring::Kind::receive, channel, -1, content, slots});
+      fit(buffers.input_ring, buffers.input_bytes);
       buffers.input_slot = messages_[buffers.input_ring]++ % slots;
       return;
     }
@@ -182,18 +191,22 @@ class RankPlanner {
     waiting.in_flight.erase(parcel);
   }
 
-  void plan_output(const Action& action, ActionPlan& buffers) {
+  void plan_output(const Action& action, ForwardUse use, ActionPlan& buffers) {
     const bool forward = action.op == Op::forward;
     const int to = forward ? virtual_stage(action.stage).next : virtual_stage(action.stage).previous;
     if (to < 0) return;
     const auto content = forward ? Channel::Kind::activation : Channel::Kind::gradient;
+    const StagePlan& stage = plan_.stage_plan(action.stage);
+    buffers.output_bytes = forward ? stage.behind.of(use) : stage.before.backward;
     const int channel = table_.messages(action).produces;
     if (channel >= 0) {
       buffers.output_ring = ring_for({Ring::Kind::send, channel, -1, content, kSendSlots});
+      fit(buffers.output_ring, buffers.output_bytes);
       buffers.output_slot = messages_[buffers.output_ring]++ % kSendSlots;
       return;
     }
     buffers.output_ring = ring_for({Ring::Kind::hand_over, -1, action.stage, content, 0});
+    fit(buffers.output_ring, buffers.output_bytes);
     auto& waiting = hand_overs_[buffers.output_ring];
     // The input's slot was given back above, but is read while this output is written: never the same buffer, because
     // input and output of one action belong to different rings.
@@ -301,6 +314,24 @@ std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& 
   return ranges;
 }
 
+std::string head_text(const Plan& plan) {
+  int ranks = 0;
+  int most_shards = 0;  // of one stage
+  const int head = first_head_unit(plan.request.model);
+  for (const RankPlan& rank : plan.ranks) {
+    bool has_shards = false;
+    for (const StagePlan& stage : rank.stages) {
+      if (stage.shape.streams_head()) return "streamed";
+      has_shards = has_shards || stage.shape.has_shards();
+      most_shards = std::max(most_shards, stage.shape.last_unit - std::max(stage.shape.first_unit, head));
+    }
+    ranks += has_shards ? 1 : 0;
+  }
+  const int shards = head_shards(plan.request.model);
+  if (most_shards == shards) return "stored";
+  return std::to_string(shards) + " shards on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
 Plan make_plan(const PlanRequest& request) {
   check_request(request);
   Plan plan;
@@ -314,6 +345,15 @@ Plan make_plan(const PlanRequest& request) {
     RankPlanner planner(request, table, slots, r);
     plan.ranks.push_back(
         planner.finish(request.schedule.actions(r), plan.validation.actions(r), plan.generation.actions(r)));
+  }
+  plan.tied_sums = tied_sums(request.schedule.placement, request.partition, request.model);
+  plan.channel_bytes.assign(table.channels().size(), 0);
+  for (const RankPlan& rank : plan.ranks) {
+    for (const Ring& ring : rank.rings) {
+      if (ring.kind == Ring::Kind::hand_over) continue;
+      std::int64_t& bytes = plan.channel_bytes[static_cast<std::size_t>(ring.channel)];
+      bytes = std::max(bytes, ring.slot_bytes);
+    }
   }
   return plan;
 }

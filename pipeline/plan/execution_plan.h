@@ -10,6 +10,7 @@
 
 #include "model/stage.h"
 #include "pipeline/plan/partition.h"
+#include "pipeline/plan/tied_sums.h"
 #include "pipeline/schedule/channel.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
@@ -64,8 +65,8 @@ struct Pool {
   int slots = 0;  // the most that are alive at once, by the rank's own list
 };
 
-// Equal buffers for boundary tensors: a channel's receive or send slots, used in turn, or the hand-over between two
-// neighbouring stages of one rank, which costs no copy.
+// Equal buffers for messages between stages: a channel's receive or send slots, used in turn, or the hand-over between
+// two neighbouring stages of one rank, which costs no copy.
 struct Ring {
   enum class Kind : std::uint8_t { receive, send, hand_over };
   Kind kind = Kind::hand_over;
@@ -73,13 +74,15 @@ struct Ring {
   int producer = -1;  // hand_over: the stage that writes (its F for an activation, its I or B for a gradient)
   Channel::Kind content = Channel::Kind::activation;
   int slots = 0;
+  std::int64_t slot_bytes = 0;  // of the largest message that comes by: one channel may join several pairs of stages
 };
 
 struct StagePlan {
   int stage = 0;  // virtual stage
   StageShape shape;
   StageBytes bytes;
-  IndexOfLifetime pools;  // of RankPlan::pools; -1: nothing to keep
+  MessageBytes before, behind;  // over the stage's two boundaries
+  IndexOfLifetime pools;        // of RankPlan::pools; -1: nothing to keep
 };
 
 // What one action of a list works with: slots in its stage's pools, and the buffers of its input and output (-1: none,
@@ -88,8 +91,10 @@ struct ActionPlan {
   IndexOfLifetime slots;
   int input_ring = -1;
   int input_slot = -1;
+  std::int64_t input_bytes = 0;
   int output_ring = -1;
   int output_slot = -1;
+  std::int64_t output_bytes = 0;
 };
 
 // What an allocation is for. A rank makes at most one for each use, except for pools.
@@ -136,12 +141,10 @@ struct RankPlan {
   std::vector<ActionPlan> validation;  // parallel to the list of Plan::validation
   std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
   ArenaLayout layout;
-  std::int64_t boundary_bytes = 0;  // of one ring slot
   std::int64_t scratch_bytes = 0;
-  bool has_embedding = false;
-  bool has_head = false;
   MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
-  MicroBatches targets;            // those whose losses it computes
+  MicroBatches targets;            // those whose targets it reads: it has a part of the head
+  MicroBatches losses;             // those whose losses it computes: it has the last part
   bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
   int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
@@ -156,7 +159,13 @@ struct Plan {
   Schedule validation;  // forward only, m micro-batches
   Schedule generation;  // forward only, one micro-batch
   std::vector<RankPlan> ranks;
+  std::vector<TiedSum> tied_sums;           // over the ends of a tied embedding
+  std::vector<std::int64_t> channel_bytes;  // [channel of ChannelTable]: of its largest message
 };
+
+// How the head is run, for people and logs: "streamed" or "stored" by the stage that has all of it, or "25 shards on 3
+// ranks".
+std::string head_text(const Plan& plan);
 
 // Throws std::invalid_argument when sizes contradict each other.
 Plan make_plan(const PlanRequest& request);

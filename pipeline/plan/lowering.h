@@ -15,11 +15,12 @@ struct LoweredAction {
   enum class Kind : std::uint8_t {
     reduce_copies,    // all gradients, between ranks r and p-1-r of a bidirectional schedule
     reduce_replicas,  // all gradients, between data-parallel replicas
-    reduce_tied,      // wte, between embedding and head
+    reduce_tied,      // shards of wte, between embedding and head
     update,           // norm, clipping, AdamW
   };
   Kind kind = Kind::update;
   std::size_t after = 0;  // issued as soon as this many actions of the rank's list are done
+  int tied_sum = -1;      // of reduce_tied: index into Plan::tied_sums; -1: the ends that share this rank
 };
 
 // In the order in which the rank issues them; none where nothing is computed.

@@ -12,8 +12,8 @@ void check_depth(const ModelConfig& model, int stages) {
   if (stages <= units) return;
   throw std::invalid_argument("ranks x chunks = " + std::to_string(stages) + " virtual stages, but a model of " +
                               std::to_string(model.layers) + " layers has only " + std::to_string(units) +
-                              " units (embedding, 2 per layer, head): use at most " + std::to_string(units) +
-                              " stages or more --layers");
+                              " units (embedding, 2 per layer, " + std::to_string(head_shards(model)) +
+                              " of the head): use at most " + std::to_string(units) + " stages or more --layers");
 }
 
 std::string join(const Partition& cuts) {

@@ -1,4 +1,4 @@
-// Cutting a model's units into the stages of a schedule.
+// Cutting a model's units, of which each shard of the head is one, into the stages of a schedule.
 #pragma once
 
 #include <string>

@@ -12,9 +12,9 @@ namespace {
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::int64_t ring_bytes(const RankPlan& plan) {
-  std::int64_t slots = 0;
-  for (const Ring& ring : plan.rings) slots += ring.slots;
-  return slots * plan.boundary_bytes;
+  std::int64_t bytes = 0;
+  for (const Ring& ring : plan.rings) bytes += ring.slots * ring.slot_bytes;
+  return bytes;
 }
 
 // Of the squared sums of gradients, which of two mirrored ranks only the first computes (Groups::owns_parameters).
@@ -95,8 +95,8 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   line(MemoryUse::messages, ring_bytes(plan));
   const std::int64_t numbers = aligned(request.batch.micro_batch_tokens() * kFloat);  // of one micro-batch
   const std::int64_t logits = request.batch.rows * request.model.padded_vocab() * element_size(request.precision);
-  line(MemoryUse::tokens,
-       (plan.tokens.count() + 2 * plan.targets.count()) * numbers + (plan.gives_logits ? aligned(logits) : 0));
+  line(MemoryUse::tokens, (plan.tokens.count() + plan.targets.count() + plan.losses.count()) * numbers +
+                              (plan.gives_logits ? aligned(logits) : 0));
   line(MemoryUse::scratch, plan.scratch_bytes);
   line(MemoryUse::workspace, request.workspace_bytes);
   line(MemoryUse::norms, summed_atoms(request, plan) * static_cast<std::int64_t>(sizeof(double)) + 256);

@@ -36,7 +36,7 @@ class Candidates {
   // Milliseconds of a step; kDoesNotFit or more where a rank does not fit.
   double makespan(const Partition& partition) {
     if (request_.recompute == ChoiceRequest::Recompute::list) {
-      const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition);
+      const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition, head_);
       if (missing > 0) return kDoesNotSuit * missing;
     }
     if (prepare(partition)) return simulated(false).makespan;
@@ -63,7 +63,7 @@ class Candidates {
     plan_request_.partition = partition;
     plan_request_.recompute.clear();
     if (request_.recompute == ChoiceRequest::Recompute::list) {
-      plan_request_.recompute = recompute_list(request_.recompute_counts, plan_request_.model, partition);
+      plan_request_.recompute = recompute_list(request_.recompute_counts, plan_request_.model, partition, head_);
     }
     if (request_.memory_limit <= 0) return true;
     if (largest_rank(make_plan(plan_request_)) <= request_.memory_limit) return true;
@@ -84,7 +84,7 @@ class Candidates {
       return stage_costs(given, placement);
     }
     StageCosts costs =
-        stage_costs(model.units(head_), placement, plan_request_.partition, model.slowness, plan_request_.recompute);
+        stage_costs(model.units, head_, placement, plan_request_.partition, model.slowness, plan_request_.recompute);
     costs.latency = model.latency;
     costs.message_bytes = bytes;
     if (model.bandwidth > 0) costs.transfer = bytes / (model.bandwidth * 1e6);
@@ -114,17 +114,17 @@ class Candidates {
 
 // Simulated steps are paid for by the action.
 int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 5'000'000;
+  constexpr std::size_t kActions = 15'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
   return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
 }
 
-CutProblem cut_problem(const ChoiceRequest& request, const Placement& placement, HeadForm head) {
+CutProblem cut_problem(const ChoiceRequest& request, const Placement& placement) {
   CutProblem problem;
   problem.placement = placement;
   problem.slowness = request.costs.slowness;
-  const UnitCosts& units = request.costs.units(head);
+  const UnitCosts& units = request.costs.units;
   for (std::size_t u = 0; u < units.forward.size(); ++u) problem.unit_ms.push_back(units.total(u));
   return problem;
 }
@@ -144,7 +144,8 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   }
 }
 
-// Uniform, as listed, or the fastest of: the fastest rank's cut and the uniform one, both refined.
+// Uniform, as listed, or the best of three, refined: the cut whose slowest rank is fastest, the one into stages of
+// equal time, and the uniform one.
 Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head) {
   Candidates candidates(request, schedule, head);
   const ModelConfig& model = request.base.model;
@@ -158,8 +159,8 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
   if (request.cut == ChoiceRequest::Cut::uniform || !units_decide) return candidates.choice(uniform);
 
   const double uniform_makespan = candidates.makespan(uniform);
-  CutProblem problem = cut_problem(request, schedule.placement, head);
-  std::vector<Partition> starts = {uniform};
+  CutProblem problem = cut_problem(request, schedule.placement);
+  std::vector<Partition> starts = {uniform, even_cut(problem.unit_ms, depth)};
   if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
   if (request.memory_limit > 0) {
     candidates.add_memory_limits(problem, uniform);
@@ -192,6 +193,7 @@ Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedul
   const bool free = !request.head && !request.costs.given && request.base.training;
   if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed));
   Choice streamed = choose_cut(request, schedule, HeadForm::streamed);
+  if (head_text(streamed.plan) != "streamed") return streamed;  // no stage has the whole head: there is one form
   Choice stored = choose_cut(request, schedule, HeadForm::stored);
   const bool too_large = request.device_bytes > 0 && largest_rank(stored.plan) > request.device_bytes;
   const bool shorter = stored.predicted.makespan < kWorthMemory * streamed.predicted.makespan;
@@ -240,8 +242,7 @@ Choice choose(const ChoiceRequest& request) {
 
 CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, const std::string& source) {
   CostModel costs;
-  costs.streamed = unit_costs(profile, model, HeadForm::streamed);
-  costs.stored = unit_costs(profile, model, HeadForm::stored);
+  costs.units = unit_costs(profile, model);
   costs.slowness = rank_slowness(profile, p);
   costs.latency = message_latency(profile);
   costs.bandwidth = message_bandwidth(profile);
@@ -251,8 +252,7 @@ CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, co
 
 CostModel estimated_cost_model(const ModelConfig& model, std::int64_t seq_len, int p) {
   CostModel costs;
-  costs.streamed = estimated_unit_costs(model, seq_len, HeadForm::streamed, p);
-  costs.stored = estimated_unit_costs(model, seq_len, HeadForm::stored, p);
+  costs.units = estimated_unit_costs(model, seq_len, p);
   costs.source = "estimated from operation counts, F of an average rank = 1 ms";
   return costs;
 }

@@ -15,14 +15,12 @@ namespace train_gpt {
 
 // What things cost, by unit. `given`: --cost-* say what a rank's share costs, however the model is cut.
 struct CostModel {
-  UnitCosts streamed, stored;    // by form of the head
+  UnitCosts units;
   std::vector<double> slowness;  // [rank]; empty: 1
   double latency = 0;            // ms
   double bandwidth = 0;          // GB/s; 0: infinite
   std::optional<Costs> given;
   std::string source;  // for people: "measured on this machine", "profile.json", ...
-
-  const UnitCosts& units(HeadForm head) const { return head == HeadForm::stored ? stored : streamed; }
 };
 CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, const std::string& source);
 CostModel estimated_cost_model(const ModelConfig& model, std::int64_t seq_len, int p);

@@ -14,9 +14,6 @@
 namespace train_gpt {
 namespace {
 
-// Slots of boundary tensors that a rank may need, for a first estimate; the plan counts them.
-constexpr std::int64_t kMessageSlots = 12;
-
 // Parameter, gradient and two moments; the half precision copy.
 double state_bytes(const PlanRequest& request, int unit) {
   std::vector<bool> held(static_cast<std::size_t>(unit_count(request.model)), false);
@@ -36,32 +33,19 @@ struct LiveLimit {
   double weight_memory = 1;
 };
 
-LiveLimit live_limit(std::int64_t memory_limit, const PlanRequest& plan) {
-  const auto ranks = static_cast<std::size_t>(plan.schedule.ranks);
-  const std::vector<UnitRange> ranges = unit_ranges(plan.schedule.placement, plan.partition);
-  std::vector<double> fixed(ranks, static_cast<double>(plan.workspace_bytes));
-  std::vector<double> live(ranks, 0.0), kept(ranks, 0.0), scratch(ranks, 0.0);
-  const double tokens = 4.0 * static_cast<double>(plan.batch.micro_batch_tokens() * plan.batch.micro_batches);
-  for (std::size_t s = 0; s < ranges.size(); ++s) {
-    const auto r = static_cast<std::size_t>(plan.schedule.placement.stages[s].rank);
-    for (int u = ranges[s].first; u < ranges[s].last; ++u) {
-      const bool recompute = !plan.recompute.empty() && plan.recompute[static_cast<std::size_t>(u)];
-      const UnitKind kind = unit_kind(plan.model, u);
-      const StageBytes bytes = stage_bytes(unit_shape(plan, u, recompute), plan.precision);
-      fixed[r] += state_bytes(plan, u);
-      if (kind == UnitKind::embedding) fixed[r] += tokens;
-      if (kind == UnitKind::head) fixed[r] += 2 * tokens;
-      live[r] += static_cast<double>(bytes.forward_to_input + bytes.forward_to_weight);
-      kept[r] += static_cast<double>(bytes.forward_to_weight + bytes.input_to_weight);
-      scratch[r] = std::max(scratch[r], static_cast<double>(bytes.scratch + kMessageSlots * bytes.boundary));
-    }
-  }
+LiveLimit live_limit(std::int64_t memory_limit, const Plan& plan) {
   LiveLimit limit;
   limit.weight_memory = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const double left = static_cast<double>(memory_limit) - fixed[r] - scratch[r];
-    limit.limit.push_back(live[r] > 0 ? left / live[r] : 1.0);
-    if (live[r] > 0) limit.weight_memory = std::max(limit.weight_memory, std::min(1.0, kept[r] / live[r]));
+  for (const RankPlan& rank : plan.ranks) {
+    std::int64_t fixed = rank.total_bytes();  // parameters, messages and so on: what is not by live micro-batch
+    for (const Pool& pool : rank.pools) fixed -= pool.slots * pool.slot_bytes;
+    double live = 0, kept = 0;
+    for (const StagePlan& stage : rank.stages) {
+      live += static_cast<double>(stage.bytes.forward_to_input + stage.bytes.forward_to_weight);
+      kept += static_cast<double>(stage.bytes.forward_to_weight + stage.bytes.input_to_weight);
+    }
+    limit.limit.push_back(live > 0 ? static_cast<double>(memory_limit - fixed) / live : 1.0);
+    if (live > 0) limit.weight_memory = std::max(limit.weight_memory, std::min(1.0, kept / live));
   }
   return limit;
 }
@@ -115,7 +99,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   search.loop_chunks = search.v_shape ? std::vector<int>{} : std::vector<int>{placement.chunks};
   search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request);
   if (request.memory_limit > 0) {
-    const LiveLimit limit = live_limit(request.memory_limit, plan);
+    const LiveLimit limit = live_limit(request.memory_limit, choice.plan);
     if (*std::min_element(limit.limit.begin(), limit.limit.end()) < 1) return std::nullopt;
     search.memory_limit = limit.limit;
     search.weight_memory = limit.weight_memory;

@@ -61,8 +61,8 @@ std::string partition_table(const Choice& choice, const CostModel& costs) {
   const std::vector<RankWork> work = work_per_micro_batch(choice);
   const double total =
       std::accumulate(work.begin(), work.end(), 0.0, [](double sum, const RankWork& r) { return sum + r.total(); });
-  std::string table = "partition " + cut_text(plan.request.partition) + ", costs " + costs.source + ", head " +
-                      (plan.request.head == HeadForm::stored ? "stored" : "streamed") + ":\n";
+  std::string table =
+      "partition " + cut_text(plan.request.partition) + ", costs " + costs.source + ", head " + head_text(plan) + ":\n";
   char text[240];
   std::snprintf(text, sizeof text, "%-6s %-24s %9s %9s %9s %9s %7s %11s %10s\n", "rank", "units", "F ms", "I ms",
                 "W ms", "sum ms", "share", "recomputed", "bytes");

@@ -272,6 +272,8 @@ std::optional<Cut> fastest_cut(const CutProblem& problem) {
 Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations) {
   constexpr std::size_t kMostStagesForAllPairs = 16;
   constexpr double kWorthIt = 1e-6;
+  // Few stages: the best of all moves is made, then all are looked at again. Many: every move that helps, at once.
+  const bool steepest = start.size() <= kMostStagesForAllPairs;
   double best = cost(start);
   bool moved = true;
   while (moved) {
@@ -280,8 +282,8 @@ Partition refine_partition(Partition start, const std::function<double(const Par
     for (std::size_t from = 0; from < start.size(); ++from) {
       for (std::size_t to = 0; to < start.size(); ++to) {
         const std::size_t distance = from < to ? to - from : from - to;
-        if (from == to || start[from] <= 1 || (distance > 1 && start.size() > kMostStagesForAllPairs)) continue;
-        if (--evaluations < 0) return moved ? candidate : start;
+        if (from == to || start[from] <= 1 || (distance > 1 && !steepest)) continue;
+        if (--evaluations < 0) return candidate;
         Partition trial = start;
         --trial[from];
         ++trial[to];
@@ -290,11 +292,33 @@ Partition refine_partition(Partition start, const std::function<double(const Par
         best = value;
         candidate = trial;
         moved = true;
+        if (!steepest) start = trial;
       }
     }
     start = candidate;
   }
   return start;
+}
+
+Partition even_cut(const std::vector<double>& unit_ms, int stages) {
+  const double total = std::accumulate(unit_ms.begin(), unit_ms.end(), 0.0);
+  const int units = static_cast<int>(unit_ms.size());
+  Partition cuts;
+  double so_far = 0;
+  int first = 0;
+  for (int s = 0; s + 1 < stages; ++s) {
+    const double end = total * (s + 1) / stages;
+    const int most = units - (stages - 1 - s);  // every later stage needs a unit
+    int last = first;
+    // A unit belongs to the stage in whose share its middle lies.
+    while (last < most && (last == first || so_far + unit_ms[static_cast<std::size_t>(last)] / 2 <= end)) {
+      so_far += unit_ms[static_cast<std::size_t>(last++)];
+    }
+    cuts.push_back(last - first);
+    first = last;
+  }
+  cuts.push_back(units - first);
+  return cuts;
 }
 
 }  // namespace train_gpt

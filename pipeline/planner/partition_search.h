@@ -37,6 +37,9 @@ std::optional<Cut> fastest_cut(const CutProblem& problem);
 // Milliseconds of the slowest rank under a partition; infinite where it exceeds a memory limit.
 double slowest_rank(const CutProblem& problem, const Partition& partition);
 
+// Stages of nearly equal milliseconds, one unit at least in each (units >= stages).
+Partition even_cut(const std::vector<double>& unit_ms, int stages);
+
 // Moves single units between stages as long as that makes `cost` smaller; `cost` may be infinite where a partition does
 // not fit. At most `evaluations` calls. Deterministic.
 Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations);

@@ -9,9 +9,12 @@
 namespace train_gpt {
 namespace {
 
-bool can_recompute(const ModelConfig& model, int unit) {
-  const UnitKind kind = unit_kind(model, unit);
-  return kind == UnitKind::attention || kind == UnitKind::mlp;
+// A unit of the stage that holds the units `range`.
+bool can_recompute(const ModelConfig& model, int unit, UnitRange range, HeadForm head) {
+  const int first_head = first_head_unit(model);
+  if (unit < first_head) return unit > 0;
+  const bool whole = range.first <= first_head && range.last == unit_count(model);
+  return !(whole && head == HeadForm::streamed);
 }
 
 std::string join(const std::vector<int>& numbers) {
@@ -44,7 +47,7 @@ std::vector<std::vector<int>> candidates(const PlanRequest& request) {
   std::vector<std::vector<int>> units(static_cast<std::size_t>(placement.ranks));
   for (std::size_t s = 0; s < ranges.size(); ++s) {
     for (int u = ranges[s].first; u < ranges[s].last; ++u) {
-      if (!can_recompute(request.model, u)) continue;
+      if (!can_recompute(request.model, u, ranges[s], request.head)) continue;
       saved[static_cast<std::size_t>(u)] =
           saved_bytes(request, u) * live[static_cast<std::size_t>(placement.stages[s].model_stage)];
       units[static_cast<std::size_t>(placement.stages[s].rank)].push_back(u);
@@ -73,33 +76,37 @@ StageShape unit_shape(const PlanRequest& request, int unit, bool recompute) {
   return shape;
 }
 
-std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
+std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition,
+                                 HeadForm head) {
   check_list(counts, partition);
   std::vector<bool> recompute(static_cast<std::size_t>(unit_count(model)), false);
   int unit = 0;
   for (std::size_t s = 0; s < partition.size(); ++s) {
     int left = counts[s];
-    for (const int end = unit + partition[s]; unit < end; ++unit) {
-      if (left == 0 || !can_recompute(model, unit)) continue;
+    const UnitRange range = {unit, unit + partition[s]};
+    for (; unit < range.last; ++unit) {
+      if (left == 0 || !can_recompute(model, unit, range, head)) continue;
       recompute[static_cast<std::size_t>(unit)] = true;
       --left;
     }
     if (left == 0) continue;
     throw std::invalid_argument("--recompute " + join(counts) + ": stage " + std::to_string(s) + " has only " +
                                 std::to_string(counts[s] - left) +
-                                " units that can be recomputed (attention and MLP) under the partition " +
+                                " units that can be recomputed (attention, MLP, and shards of a head that is not "
+                                "streamed) under the partition " +
                                 join(partition));
   }
   return recompute;
 }
 
-int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition) {
+int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition, HeadForm head) {
   check_list(counts, partition);
   int missing = 0;
   int unit = 0;
   for (std::size_t s = 0; s < partition.size(); ++s) {
     int there = 0;
-    for (const int end = unit + partition[s]; unit < end; ++unit) there += can_recompute(model, unit) ? 1 : 0;
+    const UnitRange range = {unit, unit + partition[s]};
+    for (; unit < range.last; ++unit) there += can_recompute(model, unit, range, head) ? 1 : 0;
     missing += std::max(0, counts[s] - there);
   }
   return missing;

@@ -1,5 +1,6 @@
-// Which units forget their forward and repeat it in backward_input (Chen et al., "Training Deep Nets with Sublinear
-// Memory Cost", 2016): memory of the slots F..I and F..W against one more forward of those units.
+// Which units forget their forward and repeat it: layers in backward_input, shards of the head in backward_weight (Chen
+// et al., "Training Deep Nets with Sublinear Memory Cost", 2016): memory of the slots F..I and F..W against one more
+// forward of those units.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,13 @@ namespace train_gpt {
 // A stage of one unit alone: what it keeps with and without recomputation is asked of stage_bytes().
 StageShape unit_shape(const PlanRequest& request, int unit, bool recompute);
 
-// --recompute LIST: the first `counts[s]` attention and MLP units of every model stage s. Throws std::invalid_argument
-// naming the option, the list and what would be right.
-std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
+// --recompute LIST: the first `counts[s]` units of every model stage s that can be recomputed: attention, MLP and
+// shards of a head that the stage does not stream. Throws std::invalid_argument naming the option, the list and what
+// would be right.
+std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition,
+                                 HeadForm head);
 // How many of the units that the list asks for are not in their stages: 0 where it suits the partition.
-int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition);
+int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition, HeadForm head);
 
 // --recompute auto: the fewest units with which every rank of the plan stays within `limit_bytes`; per rank those that
 // save most, among equal ones those of early stages first. Nothing if not even all units suffice.

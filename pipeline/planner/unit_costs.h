@@ -9,29 +9,38 @@
 
 namespace train_gpt {
 
-// [unit], milliseconds of one micro-batch on a rank of slowness 1.
+// F, I and W of one micro-batch, milliseconds.
+struct PassCosts {
+  double forward = 0, input = 0, weight = 0;
+};
+
+// [unit], on a rank of slowness 1; every shard of the head is one, its exponentials kept.
 struct UnitCosts {
   std::vector<double> forward, input, weight;
+  PassCosts streamed_head;  // of a stage that streams the whole head, instead of its shards
+  int first_head = 0;       // unit
   double total(std::size_t unit) const { return forward[unit] + input[unit] + weight[unit]; }
 };
 
 // Medians of a profile, averaged over its ranks.
-UnitCosts unit_costs(const Profile& profile, const ModelConfig& model, HeadForm head);
+UnitCosts unit_costs(const Profile& profile, const ModelConfig& model);
 
 // By what factor each of p ranks is slower than the average of the profile's. 1 for all where the ranks differ by less
 // than `tolerance` (noise of measuring), or where the profile has another number of ranks.
 std::vector<double> rank_slowness(const Profile& profile, int p, double tolerance = 0.15);
 
-// Without any measurement: in proportion to the floating-point operations, F of an average rank's share (1/p of the
-// model) being 1 ms. For plans of machines of which nothing is known.
-UnitCosts estimated_unit_costs(const ModelConfig& model, std::int64_t seq_len, HeadForm head, int p);
+// Without any measurement: in proportion to the floating-point operations, a third of the work of an average rank (1/p
+// of the model's) being 1 ms; layers have F = I = W, shards of the head 2:0:1. For plans of machines of which nothing
+// is known.
+UnitCosts estimated_unit_costs(const ModelConfig& model, std::int64_t seq_len, int p);
 
-// Floating-point operations of the forward of one unit per token (2 per multiply and add).
-double forward_flops_per_token(const ModelConfig& model, std::int64_t seq_len, int unit);
+// A third of the floating-point operations of one unit per token (2 per multiply and add): those of its forward, except
+// in the head, whose F has two of its three products.
+double third_of_flops_per_token(const ModelConfig& model, std::int64_t seq_len, int unit);
 
 // Sums over the units of every virtual stage. `slowness` per rank (empty: 1); `recompute` per unit of the model (empty:
-// none): I repeats the forward of those units.
-StageCosts stage_costs(const UnitCosts& units, const Placement& placement, const Partition& partition,
+// none): I repeats the forward of those units, W the scores of those shards (half of their F).
+StageCosts stage_costs(const UnitCosts& units, HeadForm head, const Placement& placement, const Partition& partition,
                        const std::vector<double>& slowness, const std::vector<bool>& recompute);
 
 }  // namespace train_gpt

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 Json to_json(const Spread& spread) { return {{"median", spread.median}, {"min", spread.least}, {"max", spread.most}}; }
 
@@ -81,9 +81,11 @@ std::string table_line(const char* name, const char* pass, const Spread& spread)
 }  // namespace
 
 const char* to_string(UnitForm form) {
-  constexpr const char* kNames[] = {"embedding", "attention", "mlp", "head streamed", "head stored"};
+  constexpr const char* kNames[] = {"embedding", "attention", "mlp", "head streamed", "head first", "head shard"};
   return kNames[static_cast<std::size_t>(form)];
 }
+
+int measured_shard(const ModelConfig& model) { return std::min(1, head_shards(model) - 1); }
 
 Spread spread_of(std::vector<double> samples) {
   if (samples.empty()) return {};

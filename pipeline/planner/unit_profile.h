@@ -15,10 +15,13 @@
 
 namespace train_gpt {
 
-// Units of one kind cost the same; the head has two forms (see HeadForm).
-enum class UnitForm : std::uint8_t { embedding, attention, mlp, head_streamed, head_stored };
-inline constexpr int kUnitForms = 5;
+// Units of one kind cost the same. Of the head: the whole one, streamed, and alone and with their exponentials kept its
+// first shard, which has the LayerNorm, and another one.
+enum class UnitForm : std::uint8_t { embedding, attention, mlp, head_streamed, head_first, head_shard };
+inline constexpr int kUnitForms = 6;
 const char* to_string(UnitForm form);
+// The shard that head_shard measures: one that is neither the first nor the last, where there is one.
+int measured_shard(const ModelConfig& model);
 
 // Milliseconds over the runs that were timed.
 struct Spread {
@@ -65,7 +68,6 @@ struct Profile {
 struct ProfileEffort {
   int most_runs = 3;                // timed per unit and pass, after one that warms up
   double most_ms = 200;             // of timed runs per form; what takes longer runs at least once
-  bool stored_head = false;         // false: its times are estimated as thirds of the streamed form's F
   int message_runs = 5;             // round trips per size
   static ProfileEffort thorough();  // for a profile that is kept
 };

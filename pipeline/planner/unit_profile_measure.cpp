@@ -51,33 +51,26 @@ void fill(Device& device, float* out, std::int64_t count) {
   }
 }
 
-int unit_of(UnitForm form, const ModelConfig& model) {
-  switch (form) {
-    case UnitForm::embedding:
-      return 0;
-    case UnitForm::attention:
-      return 1;
-    case UnitForm::mlp:
-      return 2;
-    default:
-      return unit_count(model) - 1;
-  }
-}
-
 StageShape shape_of(UnitForm form, const ModelConfig& model, std::int64_t rows, std::int64_t seq_len) {
+  const int head = first_head_unit(model);
+  const int first = form == UnitForm::embedding    ? 0
+                    : form == UnitForm::attention  ? 1
+                    : form == UnitForm::mlp        ? 2
+                    : form == UnitForm::head_shard ? head + measured_shard(model)
+                                                   : head;
   StageShape shape;
   shape.model = model;
-  shape.first_unit = unit_of(form, model);
-  shape.last_unit = shape.first_unit + 1;
+  shape.first_unit = first;
+  shape.last_unit = form == UnitForm::head_streamed ? unit_count(model) : first + 1;
   shape.B = rows;
   shape.T = seq_len;
-  shape.head = form == UnitForm::head_stored ? HeadForm::stored : HeadForm::streamed;
+  shape.head = form == UnitForm::head_streamed ? HeadForm::streamed : HeadForm::stored;
   return shape;
 }
 
 ArenaLayout layout_of(const StageShape& shape) {
   std::vector<bool> held(static_cast<std::size_t>(unit_count(shape.model)), false);
-  held[static_cast<std::size_t>(shape.first_unit)] = true;
+  std::fill(held.begin() + shape.first_unit, held.begin() + shape.last_unit, true);
   return arena_layout(shape.model, held);
 }
 
@@ -101,7 +94,7 @@ class UnitOnItsOwn {
   // Milliseconds of F, I and W, appended to samples[pass].
   void run(std::array<std::vector<double>, kPasses>& samples) {
     const Device::Mark begin = device_.mark();
-    stage_->forward(slots_, view_, 1e-3F, true);
+    stage_->forward(slots_, view_, ForwardUse::training);
     const Device::Mark forward = device_.mark();
     stage_->backward_input(slots_, view_);
     const Device::Mark input = device_.mark();
@@ -128,15 +121,26 @@ class UnitOnItsOwn {
   }
 
   void take_slots(const StageShape& shape, std::int64_t tokens, std::int64_t hidden) {
-    const StageBytes bytes = stage_bytes(shape, device_.precision());
+    const Precision precision = device_.precision();
+    const StageBytes bytes = stage_bytes(shape, precision);
+    const MessageBytes before = message_bytes(shape, precision, shape.first_unit);
+    const MessageBytes behind = message_bytes(shape, precision, shape.last_unit);
+    const std::int64_t matrix = tokens * hidden * element_size(precision);
+    // A message begins with a matrix at activation precision; sums and maxima must not be zero either.
     float* values = buffers_.take_floats(tokens * hidden);
     fill(device_, values, tokens * hidden);
-    void* input = buffers_.take(bytes.boundary);
-    device_.from_float(input, values, tokens * hidden);
-    slots_.input = input;
-    slots_.output_gradient = input;
-    slots_.output = buffers_.take(bytes.boundary);
-    slots_.input_gradient = buffers_.take(bytes.boundary);
+    const auto filled = [&](std::int64_t message) {
+      const std::int64_t size = std::max(matrix, message);
+      void* buffer = buffers_.take(size);
+      fill(device_, static_cast<float*>(buffer), size / std::int64_t{sizeof(float)});
+      device_.from_float(buffer, values, tokens * hidden);
+      return buffer;
+    };
+    slots_.input = filled(before.most_forward());
+    slots_.output_gradient = filled(behind.backward);
+    slots_.output = buffers_.take(std::max(matrix, behind.most_forward()));
+    slots_.input_gradient = buffers_.take(std::max(matrix, before.backward));
+    slots_.dloss = 1e-3F;
     slots_.forward_to_input = buffers_.take(bytes.forward_to_input);
     slots_.forward_to_weight = buffers_.take(bytes.forward_to_weight);
     slots_.input_to_weight = buffers_.take(bytes.input_to_weight);
@@ -178,13 +182,6 @@ UnitTimes measure_unit(Device& device, Communicator& world, const ModelConfig& m
   for (int i = 0; i < runs; ++i) unit.run(samples);
   if (runs == 0) samples = first;
   return {spread_of(samples[0]), spread_of(samples[1]), spread_of(samples[2])};
-}
-
-// The three products of the head take the same time; the streamed form does them all in F.
-UnitTimes thirds(const UnitTimes& streamed) {
-  const Spread& all = streamed.forward;
-  const Spread third = {all.median / 3, all.least / 3, all.most / 3};
-  return {third, third, third};
 }
 
 void write(std::span<double> numbers, const RankProfile& rank) {
@@ -307,9 +304,7 @@ std::vector<MessageTime> measure_messages(Device& device, Communicator& world, i
 
 }  // namespace
 
-ProfileEffort ProfileEffort::thorough() {
-  return {.most_runs = 15, .most_ms = 2000, .stored_head = true, .message_runs = 30};
-}
+ProfileEffort ProfileEffort::thorough() { return {.most_runs = 15, .most_ms = 2000, .message_runs = 30}; }
 
 std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t seq_len,
                                 Precision precision) {
@@ -319,7 +314,10 @@ std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std
     const ArenaLayout layout = layout_of(shape);
     const StageBytes bytes = stage_bytes(shape, precision);
     const std::int64_t parameters = (layout.elements + layout.gradient_elements) * std::int64_t{sizeof(float)};
-    largest = std::max(largest, parameters + 4 * bytes.boundary + bytes.forward_to_input + bytes.forward_to_weight +
+    const MessageBytes before = message_bytes(shape, precision, shape.first_unit);
+    const MessageBytes behind = message_bytes(shape, precision, shape.last_unit);
+    const std::int64_t messages = before.most_forward() + before.backward + behind.most_forward() + behind.backward;
+    largest = std::max(largest, parameters + messages + bytes.forward_to_input + bytes.forward_to_weight +
                                     bytes.input_to_weight + bytes.scratch);
   }
   return largest;
@@ -329,11 +327,8 @@ Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks,
                         std::int64_t rows, std::int64_t seq_len, const ProfileEffort& effort) {
   RankProfile mine;
   for (int form = 0; form < kUnitForms; ++form) {
-    const auto stored = static_cast<UnitForm>(form) == UnitForm::head_stored;
     mine[static_cast<std::size_t>(form)] =
-        stored && !effort.stored_head
-            ? thirds(mine[static_cast<std::size_t>(UnitForm::head_streamed)])
-            : measure_unit(device, world, model, static_cast<UnitForm>(form), rows, seq_len, effort);
+        measure_unit(device, world, model, static_cast<UnitForm>(form), rows, seq_len, effort);
   }
   std::vector<double> numbers(static_cast<std::size_t>(world.size()) * kRankNumbers, 0.0);
   write(std::span<double>(numbers).subspan(static_cast<std::size_t>(world.rank()) * kRankNumbers, kRankNumbers), mine);

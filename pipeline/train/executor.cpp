@@ -18,10 +18,13 @@ bool ends_group(int mb, int m, int groups) {
   return false;
 }
 
-int messages_in(const std::vector<ActionPlan>& plans, int ring) {
-  int count = 0;
-  for (const ActionPlan& plan : plans) count += plan.input_ring == ring ? 1 : 0;
-  return count;
+// Bytes of the messages that a list takes from a ring, in order.
+std::vector<std::int64_t> message_bytes_of(const std::vector<ActionPlan>& plans, int ring) {
+  std::vector<std::int64_t> bytes;
+  for (const ActionPlan& plan : plans) {
+    if (plan.input_ring == ring) bytes.push_back(plan.input_bytes);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -41,8 +44,12 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
     stages_.emplace_back(device_, stage.shape);
     gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.layout));
   }
-  for (const Ring& ring : rank_plan_.rings)
-    rings_.push_back({.tickets = std::vector<Ticket>(static_cast<std::size_t>(ring.slots))});
+  const std::vector<ActionPlan>* const lists[] = {&rank_plan_.actions, &rank_plan_.validation, &rank_plan_.generation};
+  for (std::size_t i = 0; i < rank_plan_.rings.size(); ++i) {
+    RingState& ring = rings_.emplace_back();
+    ring.tickets.resize(static_cast<std::size_t>(rank_plan_.rings[i].slots));
+    for (std::size_t use = 0; use < 3; ++use) ring.bytes[use] = message_bytes_of(*lists[use], static_cast<int>(i));
+  }
   if (plan.request.spare_parameters) {
     const std::vector<std::size_t> ahead = train_gpt::actions_ahead(plan);
     actions_ahead_ = ahead[static_cast<std::size_t>(rank_plan_.rank)];
@@ -58,8 +65,9 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
 
 void Executor::open() {
   std::vector<Communicator::ChannelEnds> ends;
-  for (const Channel& channel : table_.channels()) {
-    ends.push_back({channel.source, channel.destination, rank_plan_.boundary_bytes});
+  for (std::size_t c = 0; c < table_.channels().size(); ++c) {
+    const Channel& channel = table_.channels()[c];
+    ends.push_back({channel.source, channel.destination, plan_.channel_bytes[c]});
   }
   for (const Ring& ring : rank_plan_.rings) {
     if (ring.kind != Ring::Kind::hand_over) ends[static_cast<std::size_t>(ring.channel)].slots = ring.slots;
@@ -68,31 +76,31 @@ void Executor::open() {
 }
 
 void Executor::train_step(float dloss, const std::function<void(std::size_t)>& after_action) {
-  mode_ = Mode::training;
+  use_ = ForwardUse::training;
   dloss_ = dloss;
   clear_gradients();
-  const std::size_t first = begin(rank_plan_.actions);
+  const std::size_t first = begin();
   run_actions(training_list(), first, rank_plan_.actions.size(), after_action);
   await_sends();
 }
 
 void Executor::validate() {
-  mode_ = Mode::validation;
-  begin(rank_plan_.validation);
+  use_ = ForwardUse::validation;
+  begin();
   run_actions({plan_.validation.actions(rank_plan_.rank), rank_plan_.validation}, 0, rank_plan_.validation.size(), {});
   await_sends();
 }
 
 void Executor::next_logits(std::int64_t position) {
-  mode_ = Mode::generation;
+  use_ = ForwardUse::generation;
   position_ = position;
-  begin(rank_plan_.generation);
+  begin();
   run_actions({plan_.generation.actions(rank_plan_.rank), rank_plan_.generation}, 0, rank_plan_.generation.size(), {});
   await_sends();
 }
 
 void Executor::train_ahead(float dloss) {
-  mode_ = Mode::training;
+  use_ = ForwardUse::training;
   dloss_ = dloss;
   forget_list();
   for (std::size_t i = 0; i < rings_.size(); ++i) {
@@ -129,14 +137,14 @@ void Executor::take_back() {
 
 // Starts the receives of a list. Returns the position of the first action that is left: 0, or behind those that ran
 // ahead.
-std::size_t Executor::begin(const std::vector<ActionPlan>& plans) {
-  const bool goes_on = is_ahead_ && mode_ == Mode::training;
+std::size_t Executor::begin() {
+  const bool goes_on = is_ahead_ && use_ == ForwardUse::training;
   if (is_ahead_ && !goes_on) throw std::logic_error("a training step has begun: nothing else can run");
   if (!goes_on) forget_list();
   is_ahead_ = false;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     if (rank_plan_.rings[i].kind != Ring::Kind::receive) continue;
-    rings_[i].expected = messages_in(plans, static_cast<int>(i));
+    rings_[i].expected = static_cast<int>(rings_[i].of(use_).size());
     post_receives(i);
   }
   return goes_on ? actions_ahead_ : 0;
@@ -193,8 +201,9 @@ void Executor::post_receives(std::size_t ring) {
   const int slots = rank_plan_.rings[ring].slots;
   for (; state.posted < std::min(state.expected, state.taken + slots); ++state.posted) {
     const int slot = state.posted % slots;
-    state.tickets[static_cast<std::size_t>(slot)] = pipeline_.receive(
-        rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot), rank_plan_.boundary_bytes);
+    state.tickets[static_cast<std::size_t>(slot)] =
+        pipeline_.receive(rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot),
+                          state.of(use_)[static_cast<std::size_t>(state.posted)]);
   }
 }
 
@@ -230,7 +239,7 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
       .values = memory_.parameters(),
       .low = memory_.low_parameters(),
       .gradients = memory_.group_gradients() != nullptr ? memory_.group_gradients() : memory_.gradients(),
-      .first_micro_batch = mode_ == Mode::training && begins_group(action)};
+      .first_micro_batch = use_ == ForwardUse::training && begins_group(action)};
   void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
   void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
   const bool forward = action.op == Op::forward;
@@ -246,12 +255,13 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
       .tokens = memory_.tokens(action.micro_batch),
       .targets = memory_.targets(action.micro_batch),
       .losses = memory_.losses(action.micro_batch),
-      .logits = mode_ == Mode::generation ? memory_.next_logits() : nullptr,
+      .dloss = dloss_,
+      .logits = memory_.next_logits(),
       .logits_position = position_};
-  if (forward) stage.forward(slots, parameters, dloss_, mode_ == Mode::training);
+  if (forward) stage.forward(slots, parameters, use_);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
-  if (mode_ != Mode::training) return;
+  if (use_ != ForwardUse::training) return;
   if (memory_.group_gradients() != nullptr) flush_group(action);
   StageProgress& progress = progress_[place];
   if (forward) ++progress.forwards;
@@ -312,7 +322,7 @@ void Executor::send(const ActionPlan& plan) {
   if (ring.kind != Ring::Kind::send) return;
   RingState& state = rings_[static_cast<std::size_t>(plan.output_ring)];
   state.tickets[static_cast<std::size_t>(plan.output_slot)] =
-      pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), rank_plan_.boundary_bytes);
+      pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), plan.output_bytes);
 }
 
 void Executor::run_alone(const Action& action, float dloss) {
@@ -320,7 +330,7 @@ void Executor::run_alone(const Action& action, float dloss) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool same_op = list[i].op == action.op || (list[i].op == Op::backward && action.op != Op::forward);
     if (!same_op || list[i].stage != action.stage || list[i].micro_batch != action.micro_batch) continue;
-    mode_ = Mode::training;
+    use_ = ForwardUse::training;
     dloss_ = dloss;
     work(action, rank_plan_.actions[i]);
     return;
@@ -330,21 +340,21 @@ void Executor::run_alone(const Action& action, float dloss) {
 }
 
 void Executor::rehearse() {
-  const auto rehearse_list = [this](Mode mode, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
+  const auto rehearse_list = [this](ForwardUse use, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
     const std::vector<Action>& list = schedule.actions(rank_plan_.rank);
     std::map<int, int> rehearsed;  // stage -> its first micro-batch in the list, whose actions read what its F wrote
-    mode_ = mode;
+    use_ = use;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const int micro_batch = rehearsed.emplace(list[i].stage, list[i].micro_batch).first->second;
       if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
     }
   };
   if (plan_.request.training) {
-    rehearse_list(Mode::training, plan_.request.schedule, rank_plan_.actions);
+    rehearse_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
   } else {
-    rehearse_list(Mode::validation, plan_.validation, rank_plan_.validation);
+    rehearse_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
   }
-  rehearse_list(Mode::generation, plan_.generation, rank_plan_.generation);
+  rehearse_list(ForwardUse::generation, plan_.generation, rank_plan_.generation);
   forget_list();
 }
 

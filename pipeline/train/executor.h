@@ -2,6 +2,7 @@
 // hard (slots, buffers, channels) was decided by the plan. It knows neither MPI nor CUDA.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -76,16 +77,18 @@ class Executor {
     int taken = 0;                // messages of this list that were used
     int expected = 0;             // messages that may be received now: of the list, or of what runs ahead
     int ahead = 0;                // messages that are sent ahead
+    std::array<std::vector<std::int64_t>, 3> bytes = {};  // of the messages that each list takes, by ForwardUse
+
+    const std::vector<std::int64_t>& of(ForwardUse use) const { return bytes[static_cast<std::size_t>(use)]; }
   };
 
-  enum class Mode : std::uint8_t { training, validation, generation };
   // One rank's list, and parallel to it what each action works with.
   struct List {
     const std::vector<Action>& actions;
     const std::vector<ActionPlan>& plans;
   };
   List training_list() const;
-  std::size_t begin(const std::vector<ActionPlan>& plans);
+  std::size_t begin();
   void run_actions(List list, std::size_t begin, std::size_t end, const std::function<void(std::size_t)>& after_action);
   // A message that an action of the list needs.
   struct Input {
@@ -117,11 +120,11 @@ class Executor {
   std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
-  std::vector<Input> inputs_;      // awaited so far in this list
-  std::size_t next_missing_ = 0;   // those before it have arrived
-  std::size_t actions_ahead_ = 0;  // of the training list, that may run ahead
-  bool is_ahead_ = false;          // and have
-  Mode mode_ = Mode::training;
+  std::vector<Input> inputs_;              // awaited so far in this list
+  std::size_t next_missing_ = 0;           // those before it have arrived
+  std::size_t actions_ahead_ = 0;          // of the training list, that may run ahead
+  bool is_ahead_ = false;                  // and have
+  ForwardUse use_ = ForwardUse::training;  // of the list that runs
   float dloss_ = 0;
   std::int64_t position_ = 0;  // of generation
   std::function<void(std::size_t)> extra_work_;

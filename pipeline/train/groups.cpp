@@ -7,17 +7,6 @@
 #include "pipeline/schedule/schedule.h"
 
 namespace train_gpt {
-namespace {
-
-// Rank of copy 0 that holds this position of the model.
-int rank_of_model_stage(const Placement& placement, int model_stage) {
-  for (const Placement::VirtualStage& stage : placement.stages) {
-    if (stage.copy == 0 && stage.model_stage == model_stage) return stage.rank;
-  }
-  throw std::logic_error("a placement without stage " + std::to_string(model_stage));
-}
-
-}  // namespace
 
 Layout make_layout(int ranks, int data_parallel) {
   if (ranks % data_parallel != 0) {
@@ -32,13 +21,21 @@ bool Groups::owns_parameters() const {
   return replica() == 0 && first_of_mirrored;
 }
 
-void Groups::progress() {
-  for (Communicator* group : {world, pipeline.get(), replicas.get(), copies.get(), tied.get()}) {
-    if (group != nullptr) group->progress();
+Communicator* Groups::tied_to(int peer) const {
+  for (const TiedPair& group : tied) {
+    if (group.peer == peer) return group.pair.get();
   }
+  throw std::logic_error("no communicator with rank " + std::to_string(peer));
 }
 
-Groups make_groups(Communicator& world, const Layout& layout, const Schedule& schedule, const ModelConfig& model) {
+void Groups::progress() {
+  for (Communicator* group : {world, pipeline.get(), replicas.get(), copies.get()}) {
+    if (group != nullptr) group->progress();
+  }
+  for (const TiedPair& group : tied) group.pair->progress();
+}
+
+Groups make_groups(Communicator& world, const Layout& layout, const Plan& plan) {
   Groups groups;
   groups.layout = layout;
   groups.world = &world;
@@ -46,18 +43,21 @@ Groups make_groups(Communicator& world, const Layout& layout, const Schedule& sc
   const int rank = world.rank() % layout.pipeline;
   groups.pipeline = world.split(replica, rank);
   if (layout.data > 1) groups.replicas = world.split(rank, replica);
-  const Placement& placement = schedule.placement;
-  if (placement.kind == Placement::Kind::bidirectional) {
+  if (plan.request.schedule.placement.kind == Placement::Kind::bidirectional) {
     groups.copies = groups.pipeline->split(std::min(rank, layout.pipeline - 1 - rank), rank);
-    return groups;  // both ends of the tied embedding live on ranks 0 and p-1, in one arena
   }
-  const int embedding = rank_of_model_stage(placement, 0);
-  const int head = rank_of_model_stage(placement, placement.depth() - 1);
-  if (model.tied && embedding != head) {
-    const bool holds_end = rank == embedding || rank == head;
-    auto group = groups.pipeline->split(holds_end ? 1 : 0, rank);
-    if (holds_end) groups.tied = std::move(group);
+  for (std::size_t i = 0; i < plan.tied_sums.size(); ++i) {
+    const TiedSum& sum = plan.tied_sums[i];
+    if (i > 0 && plan.tied_sums[i - 1].embedding == sum.embedding && plan.tied_sums[i - 1].head == sum.head) continue;
+    auto pair = groups.pipeline->split(sum.takes_part(rank) ? 1 : 0, rank);
+    if (sum.takes_part(rank)) {
+      groups.tied.push_back({rank == sum.embedding ? sum.head : sum.embedding, std::move(pair)});
+    }
   }
+  for (Communicator* group : {groups.copies.get(), groups.replicas.get()}) {
+    if (group != nullptr) groups.summing.push_back(group);
+  }
+  for (const Groups::TiedPair& group : groups.tied) groups.summing.push_back(group.pair.get());
   return groups;
 }
 

@@ -4,11 +4,9 @@
 #include <memory>
 
 #include "kernels/communicator.h"
-#include "model/config.h"
+#include "pipeline/plan/execution_plan.h"
 
 namespace train_gpt {
-
-struct Schedule;
 
 // Rank w of the job is rank w mod `pipeline` of replica w / `pipeline`.
 struct Layout {
@@ -28,18 +26,25 @@ struct Groups {
   std::unique_ptr<Communicator> pipeline;  // the ranks of this replica
   std::unique_ptr<Communicator> replicas;  // this pipeline rank in all replicas; null if d = 1
   std::unique_ptr<Communicator> copies;  // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
-  std::unique_ptr<Communicator> tied;    // the two ranks that hold the ends of a tied embedding, if they differ
+  // Pairs of ranks that hold the two ends of shards of a tied embedding, by the other rank; those of this rank.
+  struct TiedPair {
+    int peer = 0;
+    std::unique_ptr<Communicator> pair;
+  };
+  std::vector<TiedPair> tied;
+  std::vector<Communicator*> summing;  // those of the above that sum gradients: copies, replicas, tied
 
   int rank() const { return pipeline->rank(); }
   int replica() const { return world->rank() / layout.pipeline; }
   // One rank per parameter contributes to norms, hashes and checkpoints: in replica 0, and of two mirrored ranks the
   // first.
   bool owns_parameters() const;
+  Communicator* tied_to(int peer) const;
   // Moves the messages of every group.
   void progress();
 };
 
 // Collective over `world`.
-Groups make_groups(Communicator& world, const Layout& layout, const Schedule& schedule, const ModelConfig& model);
+Groups make_groups(Communicator& world, const Layout& layout, const Plan& plan);
 
 }  // namespace train_gpt

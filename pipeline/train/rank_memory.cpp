@@ -12,7 +12,7 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   std::int64_t offset = 0;
   for (const Ring& ring : plan_.rings) {
     ring_offsets_.push_back(offset);
-    offset += ring.slots * plan_.boundary_bytes;
+    offset += ring.slots * ring.slot_bytes;
   }
   const BatchShape& batch = plan.request.batch;
   token_stride_ = (batch.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)) + 255) / 256 * 256;
@@ -74,7 +74,7 @@ void* RankMemory::pool_slot(int pool, int slot) const {
 void* RankMemory::ring_slot(int ring, int slot) const {
   if (ring < 0) return nullptr;
   return static_cast<char*>(of(MemoryUse::messages)) + ring_offsets_[static_cast<std::size_t>(ring)] +
-         slot * plan_.boundary_bytes;
+         slot * plan_.rings[static_cast<std::size_t>(ring)].slot_bytes;
 }
 
 // The tokens line: tokens, targets and losses, each of the micro-batches that the plan names, then logits.
@@ -93,13 +93,14 @@ std::int32_t* RankMemory::targets(int micro_batch) const {
 }
 
 float* RankMemory::losses(int micro_batch) const {
-  if (!plan_.targets.contains(micro_batch)) return nullptr;
+  if (!plan_.losses.contains(micro_batch)) return nullptr;
   const int before = plan_.tokens.count() + plan_.targets.count();
-  return reinterpret_cast<float*>(token_block(before + micro_batch - plan_.targets.first));
+  return reinterpret_cast<float*>(token_block(before + micro_batch - plan_.losses.first));
 }
 
 void* RankMemory::next_logits() const {
-  return plan_.gives_logits ? token_block(plan_.tokens.count() + 2 * plan_.targets.count()) : nullptr;
+  return plan_.gives_logits ? token_block(plan_.tokens.count() + plan_.targets.count() + plan_.losses.count())
+                            : nullptr;
 }
 
 // In the last 256 bytes.

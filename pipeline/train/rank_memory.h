@@ -32,7 +32,7 @@ class RankMemory {
   void* ring_slot(int ring, int slot) const;     // null for -1
   std::int32_t* tokens(int micro_batch) const;   // null unless in RankPlan::tokens
   std::int32_t* targets(int micro_batch) const;  // null unless in RankPlan::targets
-  float* losses(int micro_batch) const;          // likewise
+  float* losses(int micro_batch) const;          // null unless in RankPlan::losses
   void* next_logits() const;                     // (B,Vp); null unless RankPlan::gives_logits
   double* atom_sums() const { return static_cast<double*>(of(MemoryUse::norms)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums

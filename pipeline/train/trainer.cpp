@@ -37,9 +37,9 @@ void Trainer::set_hooks(const std::function<void()>& while_computing, const std:
     groups_.progress();
     if (while_computing) while_computing();
   });
-  for (Communicator* group :
-       {groups_.world, groups_.pipeline.get(), groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
-    if (group == nullptr) continue;
+  std::vector<Communicator*> all = groups_.summing;
+  all.insert(all.end(), {groups_.world, groups_.pipeline.get()});
+  for (Communicator* group : all) {
     group->set_idle_hook([this, while_waiting] {
       groups_.progress();
       if (while_waiting) while_waiting();
@@ -49,9 +49,7 @@ void Trainer::set_hooks(const std::function<void()>& while_computing, const std:
 
 void Trainer::open() {
   executor_.open();
-  for (Communicator* group : {groups_.replicas.get(), groups_.copies.get(), groups_.tied.get()}) {
-    if (group != nullptr) group->open_collectives(memory_.plan().layout.gradient_elements);
-  }
+  for (Communicator* group : groups_.summing) group->open_collectives(memory_.plan().layout.gradient_elements);
   if (plan_.request.computes && device_.sets_up_on_first_use()) rehearse();
 }
 
@@ -100,11 +98,12 @@ void Trainer::load_tokens(const Batch& batch) {
   }
 }
 
-// losses[replica * m + micro-batch] = sum over the micro-batch's tokens, for the micro-batches whose head ran here.
+// losses[replica * m + micro-batch] = sum over the micro-batch's tokens, for the micro-batches whose last shard ran
+// here.
 void Trainer::micro_batch_losses(std::span<double> losses, const std::vector<Action>& list) {
   const BatchShape& shape = plan_.request.batch;
   for (const Action& action : list) {
-    if (action.op != Op::forward || !memory_.plan().stage_plan(action.stage).shape.has_head()) continue;
+    if (action.op != Op::forward || !memory_.plan().stage_plan(action.stage).shape.has_losses()) continue;
     device_.to_host(host_losses_.data(), memory_.losses(action.micro_batch),
                     shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(float)));
     double sum = 0;

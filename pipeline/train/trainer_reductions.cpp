@@ -50,13 +50,13 @@ void Trainer::issue(const LoweredAction& action) {
       reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
       break;
     case LoweredAction::Kind::reduce_tied:
-      if (groups_.tied != nullptr) {
-        const int wte = tensor_index(plan_.request.model, TensorKind::wte);
-        reducing_ = groups_.tied.get();
-        reduction_ = reducing_->all_reduce(gradients + layout.offset_of(wte),
-                                           plan_.request.model.padded_vocab() * plan_.request.model.hidden);
+      if (action.tied_sum < 0) {
+        sum_tied_gradients(device_, layout, gradients);
       } else {
-        sum_tied_gradients(device_, plan_.request.model, layout, gradients);
+        const TiedSum& sum = plan_.tied_sums[static_cast<std::size_t>(action.tied_sum)];
+        reducing_ = groups_.tied_to(groups_.rank() == sum.embedding ? sum.head : sum.embedding);
+        const ElementRange range = wte_range(plan_.request.model, layout, sum.first_shard, sum.last_shard);
+        reduction_ = reducing_->all_reduce(gradients + range.offset, range.elements);
       }
       break;
     case LoweredAction::Kind::update:
@@ -79,13 +79,10 @@ void Trainer::finish_reduction() {
 // peer that is lost from work that takes long. So the sums must be here.
 void Trainer::finish_reductions() {
   finish_reduction();
-  const std::pair<Communicator*, LoweredAction::Kind> sums[] = {
-      {groups_.copies.get(), LoweredAction::Kind::reduce_copies},
-      {groups_.replicas.get(), LoweredAction::Kind::reduce_replicas},
-      {groups_.tied.get(), LoweredAction::Kind::reduce_tied}};
-  for (const auto& [group, kind] : sums) {
-    if (group == nullptr) continue;
-    waits_for_ = gradients_from(kind);
+  for (Communicator* group : groups_.summing) {
+    waits_for_ = gradients_from(group == groups_.copies.get()     ? LoweredAction::Kind::reduce_copies
+                                : group == groups_.replicas.get() ? LoweredAction::Kind::reduce_replicas
+                                                                  : LoweredAction::Kind::reduce_tied);
     group->catch_up();
   }
   waits_for_ = nullptr;

@@ -177,17 +177,46 @@ class Step {
     layers_.back() = l;
   }
 
+  // The shards of the classifier, streamed in one chunk: F of all, then what follows the last one, then W of all.
   void head() {
+    constexpr Index kWidth = 2048;
     float* statistics = floats(2 * N, 1);
-    float* logits = floats(N * Vp, 1);
-    float* losses = floats(N, 1);
-    const Linear l{wte_, nullptr, floats(Vp * C, 0), nullptr, floats(N * C, 1), logits, C, Vp};
-    head_gradient_ = l.dweight;
-    layernorm_forward(l.in, x_, statistics);
-    forward_product("logits", l, [=, this] { device_.matmul_forward(logits, l.in, wte_, nullptr, N, C, Vp); });
-    calls_.push_back({"cross-entropy", 0, 4.0 * 2 * N * Vp,
-                      [=, this] { device_.cross_entropy(losses, logits, tokens_.data(), 1.0F / N, true, N, V, Vp); }});
-    backward_products("logits", l, dnormal_, logits, nullptr);
+    float* const in = floats(N * C, 1);
+    float* const rows = floats(4 * N, 1);
+    head_gradient_ = floats(Vp * C, 0);
+    const SoftmaxFold fold{rows, rows + N, rows + 2 * N, dnormal_};
+    float* const then = rows + 3 * N;
+    layernorm_forward(in, x_, statistics);
+    std::vector<VocabularyShard> shards;
+    for (Index begin = 0; begin < Vp; begin += kWidth) {
+      const Index end = std::min(begin + kWidth, Vp);
+      shards.push_back({begin, end - begin, std::min(end, V) - begin});
+    }
+    float* const exponentials = floats(N * Vp, 1);
+    for (const VocabularyShard& shard : shards) {
+      const bool first = shard.begin == 0;
+      float *weight = wte_ + shard.begin * C, *e = exponentials + N * shard.begin;
+      const Linear l{weight, nullptr, nullptr, nullptr, in, e, C, shard.width};
+      forward_product("scores", l, [=, this] { device_.shard_scores(e, in, weight, N, C, shard.width); });
+      calls_.push_back({"fold scores", 0, 4.0 * 2 * static_cast<double>(N * shard.width),
+                        [=, this] { device_.fold_scores(fold, e, then, e, tokens_.data(), shard, first, N, C); }});
+      product(
+          "mixture", N, shard.width, C,
+          [=, this] { device_.shard_mixture(dnormal_, e, weight, first, N, C, shard.width); },
+          [=, this] { device_.matmul_backward_input(dnormal_, e, weight, N, C, shard.width); });
+    }
+    calls_.push_back({"finish cross-entropy", 0, 4.0 * 2 * N * C,
+                      [=, this] { device_.finish_cross_entropy(then, fold, tokens_.data(), 1.0F / N, N, C); }});
+    for (const VocabularyShard& shard : shards) {
+      float *e = exponentials + N * shard.begin, *dweight = head_gradient_ + shard.begin * C;
+      calls_.push_back({"score gradients", 0, 4.0 * 2 * static_cast<double>(N * shard.width), [=, this] {
+                          device_.score_gradients(e, e, then, rows, rows + N, tokens_.data(), 1.0F / N, shard, N);
+                        }});
+      const auto gradient = [=, this] {
+        device_.matmul_first_backward_weight(dweight, nullptr, in, e, N, C, shard.width);
+      };
+      product("scores dW", shard.width, N, C, gradient, gradient);
+    }
     layernorm_backward(x_, statistics);
   }
 

@@ -102,7 +102,7 @@ TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
                             " --layers 4 --heads 2 --hidden 32 --vocab 50257 --seq-len 16 --micro-batch-size 1";
   std::string hash;
   for (const std::string choice :
-       {" --partition uniform", " --partition 2,8", " --schedule auto", " --recompute 1,1 --partition uniform"}) {
+       {" --partition uniform", " --partition 2,32", " --schedule auto", " --recompute 1,1 --partition uniform"}) {
     const ProgramRun run = run_program(2, "train --overwrite --output " + (folder / "out") + train + choice);
     ASSERT_EQ(run.status, 0) << run.output;
     const Json end = last_line(read_file(folder / "out/log.jsonl"));

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "test/cuda/cuda_fixture.h"
+#include "test/kernels/shard_chain.h"
 
 namespace train_gpt {
 namespace {
@@ -96,17 +97,20 @@ Results attention(Device& device, const Sizes& s) {
   return {{"out", out.values()}, {"lse", lse.values()}, {"dqkv", dqkv.values()}};
 }
 
-// Rows of 127, 129 and 50257 classes.
-Results classifier(Device& device, const Sizes& s) {
+// Vocabularies of 127, 129 and 4500, in one shard and in several.
+Results classifier(Device& device, const Sizes&) {
   Results results;
-  for (const std::int64_t V : {127, 129, 50257}) {
-    const std::int64_t Vp = (V + 127) / 128 * 128, rows = std::min<std::int64_t>(s.N(), V > 1000 ? 2 : 70);
-    const Tokens targets(device, random_tokens(rows, V, 1));
-    Buffer logits(device, random_floats(rows * Vp, 2, 2)), losses(device, nothing(rows));
-    device.cross_entropy(losses, logits, targets, 0.3F, true, rows, V, Vp);
-    const std::string name = "V = " + std::to_string(V);
-    results.push_back({name + " losses", losses.values()});
-    results.push_back({name + " dlogits", logits.values()});
+  for (ShardSizes shards : {ShardSizes{0, 8, 127, 128}, ShardSizes{0, 33, 129, 128}, ShardSizes{0, 8, 4500, 1536}}) {
+    const std::vector<std::int32_t> host_targets = targets_at_edges(shards);
+    shards.rows = static_cast<std::int64_t>(host_targets.size());
+    const Tokens targets(device, host_targets);
+    Buffer in(device, random_floats(shards.rows * shards.C, 2)), weight(device, classifier_rows(shards, 3, 1));
+    const ShardResults chain = run_shards(device, shards, in, weight, targets, 0.3F, /*recompute=*/true);
+    const std::string name = "V = " + std::to_string(shards.V);
+    results.push_back({name + " losses", chain.losses});
+    results.push_back({name + " losses alone", chain.validated});
+    results.push_back({name + " din", chain.din});
+    results.push_back({name + " dweight", chain.dweight});
   }
   return results;
 }

@@ -169,15 +169,26 @@ class Operations {
         [=, this] { device_.attention_backward(dqkv, dout, qkv, out, lse, s_.B, s_.T, s_.C, s_.NH); });
   }
 
+  // One shard of the vocabulary. Scores are fp32; the products read and write what lies between.
   void head() {
     const Index rows = s_.head_rows, C = s_.C;
-    void *x = low(rows * C), *wte = low(s_.Vp * C, 0.02F), *logits = low(rows * s_.Vp);
-    float* losses = wide(rows);
-    const double r = static_cast<double>(rows), c = static_cast<double>(C), v = static_cast<double>(s_.Vp);
-    add("product logits", 2 * (r * c + c * v + r * v), 2 * r * c * v,
-        [=, this] { device_.matmul_forward(logits, x, wte, nullptr, rows, C, s_.Vp); });
-    add("cross-entropy", 4 * r * v, 0, [=, this] {
-      device_.cross_entropy(losses, logits, tokens_, 1e-4F, /*with_gradient=*/true, rows, s_.V, s_.Vp);
+    const VocabularyShard shard{0, std::min<Index>(2048, s_.Vp), std::min<Index>(2048, s_.V)};
+    void *x = low(rows * C), *wte = low(shard.width * C, 0.02F), *exponentials = low(rows * shard.width);
+    float *scores = wide(rows * shard.width), *mixture = wide(rows * C), *then = wide(rows), *din = wide(rows * C);
+    const SoftmaxFold fold{wide(rows), wide(rows), wide(rows), mixture};
+    const double r = static_cast<double>(rows), c = static_cast<double>(C), v = static_cast<double>(shard.width);
+    add("product scores", 2 * (r * c + c * v) + 4 * r * v, 2 * r * c * v,
+        [=, this] { device_.shard_scores(scores, x, wte, rows, C, shard.width); });
+    add("fold scores", 6 * r * v, 0,
+        [=, this] { device_.fold_scores(fold, exponentials, then, scores, tokens_, shard, /*first=*/true, rows, C); });
+    add("product mixture", 2 * (r * v + c * v) + 8 * r * c, 2 * r * c * v,
+        [=, this] { device_.shard_mixture(mixture, exponentials, wte, /*first=*/false, rows, C, shard.width); });
+    add("finish cross-entropy", 8 * r * c, 0,
+        [=, this] { device_.finish_cross_entropy(then, fold, tokens_, 1.0F, rows, C); });
+    add("subtract targets", 10 * r * c, 0,
+        [=, this] { device_.subtract_targets(din, wte, tokens_, 1e-4F, shard, rows, C); });
+    add("score gradients", 4 * r * v, 0, [=, this] {
+      device_.score_gradients(exponentials, exponentials, then, fold.largest, fold.sum, tokens_, 1e-4F, shard, rows);
     });
   }
 

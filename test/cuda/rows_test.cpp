@@ -1,4 +1,4 @@
-// Operations on rows: embedding, LayerNorm, cross-entropy.
+// Operations on rows: embedding, LayerNorm.
 #include <tuple>
 
 #include "test/cuda/cuda_fixture.h"
@@ -110,65 +110,6 @@ INSTANTIATE_TEST_SUITE_P(Large, CudaRows,
                                           testing::Values(Sizes{3, 63, 100}, Sizes{3, 200, 129}, Sizes{1, 300, 768},
                                                           Sizes{2, 200, 33})),
                          case_name);
-
-using VocabularyCase = std::tuple<Precision, std::int64_t>;
-class CudaCrossEntropy : public testing::TestWithParam<VocabularyCase> {};
-
-TEST_P(CudaCrossEntropy, AgreesWithReference) {
-  const auto [precision, V] = GetParam();
-  const std::int64_t Vp = (V + 127) / 128 * 128, rows = 5;
-  CudaFixture cuda(precision, 1, rows, 8, 1);
-  Device& device = *cuda.device;
-  Floats logits_values = random_floats(rows * Vp, 1, 3);
-  for (std::int64_t r = 0; r < rows; ++r) {  // the padding must have no say, whatever it holds
-    for (std::int64_t i = V; i < Vp; ++i) logits_values[r * Vp + i] = 1e30F;
-  }
-  const std::vector<std::int32_t> host_targets = {0, static_cast<std::int32_t>(V - 1), -1, 3, -100};
-  const Tokens targets(device, host_targets);
-  reference::Values rounded;
-  const Results results = in_all_orders([&, p = precision, v = V]() -> Results {
-    LowBuffer logits(device, logits_values), scratch(device, logits_values);
-    rounded = logits.rounded();
-    Buffer losses(device, Floats(rows, NAN)), alone(device, Floats(rows, NAN));
-    device.cross_entropy(losses, logits, targets, 0.25F, true, rows, v, Vp);
-    device.cross_entropy(alone, scratch, targets, 0.25F, false, rows, v, Vp);
-    return {{"losses", losses.values()}, {"dlogits", logits.values()}, {"losses alone", alone.values()}};
-  });
-  const reference::CrossEntropy expected = reference::cross_entropy(rounded, host_targets, 0.25, rows, V, Vp);
-  expect_close(results[0].values, expected.losses, 1e-6, "losses");
-  expect_precise(results[1].values, expected.dlogits, precision, "dlogits");
-  EXPECT_TRUE(same_bits(results[2].values, results[0].values));
-  for (std::int64_t i = V; i < Vp; ++i) EXPECT_EQ(results[1].values[i], 0);
-  for (std::int64_t i = 0; i < Vp; ++i) EXPECT_EQ(results[1].values[2 * Vp + i], 0);
-}
-
-std::string vocabulary_name(const testing::TestParamInfo<VocabularyCase>& info) {
-  return name_of(std::get<0>(info.param)) + "_V" + std::to_string(std::get<1>(info.param));
-}
-INSTANTIATE_TEST_SUITE_P(Small, CudaCrossEntropy,
-                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
-                                          testing::Values(std::int64_t{127}, std::int64_t{129})),
-                         vocabulary_name);
-INSTANTIATE_TEST_SUITE_P(Large, CudaCrossEntropy,
-                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
-                                          testing::Values(std::int64_t{128}, std::int64_t{50257})),
-                         vocabulary_name);
-
-TEST(CudaCrossEntropyExtremes, StayFinite) {
-  const std::int64_t V = 100, Vp = 128;
-  CudaFixture cuda(Precision::fp32, 1, 2, 8, 1);
-  Device& device = *cuda.device;
-  Floats values(2 * Vp, -1e30F);
-  values[5] = 1e30F;
-  for (std::int64_t i = Vp; i < 2 * Vp; ++i) values[i] = 1e38F;
-  const Tokens targets(device, {5, 5});
-  LowBuffer logits(device, values);
-  Buffer losses(device, Floats(2));
-  device.cross_entropy(losses, logits, targets, 1, true, 2, V, Vp);
-  EXPECT_EQ(losses.values()[0], 0);
-  EXPECT_NEAR(losses.values()[1], std::log(100.0), 1e-6);
-  for (const float x : logits.values()) EXPECT_TRUE(std::isfinite(x));
-}
 
 }  // namespace
 }  // namespace train_gpt

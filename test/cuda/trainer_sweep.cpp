@@ -85,7 +85,8 @@ class Sweep {
   Settings settings_;
   std::map<Precision, std::unique_ptr<Device>> devices_;
   std::unique_ptr<Communicator> world_;
-  std::map<std::tuple<Precision, int, int, double>, Outcome> references_;  // by precision, micro-batches, groups, clip
+  // By precision, micro-batches, groups, clip and vocabulary.
+  std::map<std::tuple<Precision, int, int, double, std::int64_t>, Outcome> references_;
   int passed_ = 0;
   int failed_ = 0;
 };
@@ -125,7 +126,7 @@ Outcome Sweep::run_case(const Run& run, Precision precision, bool staged, bool& 
 }
 
 const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
-  Outcome& reference = references_[{precision, run.micro_batches * run.replicas, run.groups, run.grad_clip}];
+  Outcome& reference = references_[{precision, run.micro_batches * run.replicas, run.groups, run.grad_clip, run.vocab}];
   if (reference.hash.empty()) {
     Run alone = run;
     alone.schedule = "gpipe";
@@ -150,10 +151,12 @@ struct Case {
   int micro_batches = 4;  // of all replicas
   bool optimistic = false;
   double clip = 0.5;
+  bool shards = false;  // a head of three shards, spread over the ranks
 
   std::string name(Precision precision) const {
     std::string text = schedule + " p=" + std::to_string(ranks) + " d=" + std::to_string(replicas) +
                        (precision == Precision::bf16 ? " bf16" : " fp32") + (staged ? " staged" : "");
+    if (shards) text += " shards";
     if (micro_batches != 4) text += " m=" + std::to_string(micro_batches);
     if (optimistic) text += " optimistic, clip " + std::to_string(clip);
     return text;
@@ -168,6 +171,10 @@ struct Case {
     result.steps = steps;
     result.optimistic = optimistic;
     result.grad_clip = clip;
+    if (!shards) return result;
+    result.layers = 1;
+    result.hidden = 12;
+    result.vocab = 4500;
     return result;
   }
 };
@@ -192,6 +199,8 @@ std::vector<Case> cases(bool full) {
     }
   }
   all.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
+  all.push_back({.schedule = "1f1b", .ranks = 2, .shards = true});
+  all.push_back({.schedule = "zb-h1", .ranks = 4, .shards = true});
   for (const std::string schedule : {"1f1b", "zb-v", "dualpipe"}) {
     if (!full) all.push_back({.schedule = schedule, .staged = true});
   }
@@ -261,7 +270,7 @@ double Sweep::golden_loss_difference(const std::string& path, const std::string&
     request.workspace_bytes = device.workspace_bytes(1, golden::kSeqLen, request.model.hidden, request.model.heads,
                                                      request.model.padded_vocab());
     const Plan plan = make_plan(request);
-    Groups groups = make_groups(*group, make_layout(p, 1), request.schedule, request.model);
+    Groups groups = make_groups(*group, make_layout(p, 1), plan);
     Trainer trainer(device, groups, plan,
                     {.learning_rate = {.shape = LearningRateShape::constant, .peak = 1e-4, .steps = golden::kSteps},
                      .adamw = {},

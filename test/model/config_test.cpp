@@ -79,6 +79,7 @@ TEST(ModelConfig, ContradictorySizesAreRefusedWithARemedy) {
 TEST(ModelConfig, UnitsAreEmbeddingThenLayersThenHead) {
   ModelConfig config;
   config.layers = 2;
+  config.vocab = 256;
   ASSERT_EQ(unit_count(config), 6);
   const UnitKind kinds[] = {UnitKind::embedding, UnitKind::attention, UnitKind::mlp,
                             UnitKind::attention, UnitKind::mlp,       UnitKind::head};
@@ -86,6 +87,43 @@ TEST(ModelConfig, UnitsAreEmbeddingThenLayersThenHead) {
   for (int u = 0; u < 6; ++u) {
     EXPECT_EQ(unit_kind(config, u), kinds[u]) << u;
     EXPECT_EQ(unit_layer(config, u), layers[u]) << u;
+  }
+}
+
+// Shards cover the padded vocabulary without a gap, in whole blocks of 128, none more than a block wider than another
+// or wider than 2048, none without a column that is no padding.
+TEST(ModelConfig, ShardsFollowFromTheVocabulary) {
+  for (const auto& [vocab, shards] : {std::pair<std::int64_t, int>{1, 1},
+                                      {127, 1},
+                                      {256, 1},
+                                      {2048, 1},
+                                      {2049, 2},
+                                      {50257, 25},
+                                      {128256, 63},
+                                      {262144, 128}}) {
+    ModelConfig config;
+    config.layers = 2;
+    config.vocab = vocab;
+    ASSERT_EQ(head_shards(config), shards) << vocab;
+    EXPECT_EQ(unit_count(config), 5 + shards);
+    EXPECT_EQ(first_head_unit(config), 5);
+    std::int64_t begin = 0, narrowest = 2048, widest = 0;
+    for (int k = 0; k < shards; ++k) {
+      EXPECT_EQ(unit_kind(config, 5 + k), UnitKind::head);
+      EXPECT_EQ(unit_shard(config, 5 + k), k);
+      const VocabularyShard shard = vocabulary_shard(config, k);
+      EXPECT_EQ(shard.begin, begin);
+      EXPECT_EQ(shard.width % 128, 0);
+      EXPECT_GE(shard.columns, 1);
+      EXPECT_EQ(shard.columns, k + 1 < shards ? shard.width : vocab - begin);
+      narrowest = std::min(narrowest, shard.width);
+      widest = std::max(widest, shard.width);
+      begin += shard.width;
+    }
+    EXPECT_EQ(begin, config.padded_vocab());
+    EXPECT_LE(widest, 2048);
+    EXPECT_LE(widest - narrowest, 128);
+    EXPECT_EQ(unit_shard(config, 4), -1);
   }
 }
 

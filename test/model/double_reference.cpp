@@ -70,6 +70,15 @@ double gelu(double x) {
 
 }  // namespace
 
+Values Model::matrix(TensorKind kind) const {
+  Values rows;
+  for (int k = 0; k < train_gpt::head_shards(config); ++k) {
+    const Values& shard = tensor(kind, k);
+    rows.insert(rows.end(), shard.begin(), shard.end());
+  }
+  return rows;
+}
+
 const Values& Model::tensor(TensorKind kind, std::int64_t layer) const {
   return tensors[index(train_gpt::tensor_index(config, kind, layer))];
 }
@@ -99,10 +108,11 @@ Values mlp(const Model& model, std::int64_t layer, const Values& x) {
 
 Values embedding(const Model& model, const std::vector<std::int32_t>& tokens, std::int64_t T) {
   const std::int64_t C = model.config.hidden;
+  const Values wte = model.matrix(TensorKind::wte);
   Values out;
   for (std::size_t i = 0; i < tokens.size(); ++i)
     for (std::int64_t c = 0; c < C; ++c)
-      out.push_back(model.tensor(TensorKind::wte)[index(tokens[i] * C + c)] +
+      out.push_back(wte[index(tokens[i] * C + c)] +
                     model.tensor(TensorKind::wpe)[index(static_cast<std::int64_t>(i) % T * C + c)]);
   return out;
 }
@@ -110,7 +120,7 @@ Values embedding(const Model& model, const std::vector<std::int32_t>& tokens, st
 Values head(const Model& model, const Values& x, const std::vector<std::int32_t>& targets) {
   const std::int64_t V = model.config.vocab;
   const Values normed = layernorm(x, model.tensor(TensorKind::lnfw), model.tensor(TensorKind::lnfb));
-  const Values& matrix = model.tensor(model.config.tied ? TensorKind::wte : TensorKind::headw);
+  const Values matrix = model.matrix(model.config.tied ? TensorKind::wte : TensorKind::headw);
   const Values logits = linear(normed, matrix, {}, model.config.hidden, V);
   Values result;
   for (std::size_t n = 0; n < targets.size(); ++n) {

@@ -17,6 +17,7 @@ struct Model {
   std::vector<Values> tensors;  // in canonical order
 
   const Values& tensor(train_gpt::TensorKind kind, std::int64_t layer = 0) const;
+  Values matrix(train_gpt::TensorKind kind) const;  // wte or headw, all shards: (Vp,C)
 };
 
 // x (B*T,C) -> y (B*T,C) for Attention and Mlp.

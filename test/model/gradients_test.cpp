@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 
 #include "kernels/device.h"
 #include "model/normal_numbers.h"
@@ -31,8 +32,7 @@ void fill_tensor(float* out, const ModelConfig& config, const TensorInfo& tensor
   const bool weight_of_norm =
       tensor.kind == TensorKind::ln1w || tensor.kind == TensorKind::ln2w || tensor.kind == TensorKind::lnfw;
   for (std::int64_t i = 0; i < tensor.elements && weight_of_norm; ++i) out[i] += 1.0F;
-  const bool padded = tensor.kind == TensorKind::wte || tensor.kind == TensorKind::headw;
-  for (std::int64_t i = config.vocab * config.hidden; i < tensor.elements && padded; ++i) out[i] = 0;
+  for (std::int64_t i = elements_before_padding(config, tensor); i < tensor.elements; ++i) out[i] = 0;
 }
 
 reference::Model reference_model(const ModelConfig& config) {
@@ -67,12 +67,12 @@ double central_difference(double* x, const Objective& objective) {
   return (above - below) / (2 * kStep);
 }
 
-// Compares all elements of small tensors and every 37th of large ones. fp32 rounding is relative to the largest
-// gradients of a tensor, not to each.
+// Compares all elements of small tensors, every 37th of large ones and every 997th of shards. fp32 rounding is relative
+// to the largest gradients of a tensor, not to each.
 template <class Objective>
 void expect_gradient(const std::string& name, const float* gradient, reference::Values& values,
                      const Objective& objective) {
-  const std::size_t stride = values.size() > 300 ? 37 : 1;
+  const std::size_t stride = values.size() > 10000 ? 997 : values.size() > 300 ? 37 : 1;
   std::vector<double> expected;
   double largest = 0;
   for (std::size_t i = 0; i < values.size(); i += stride) {
@@ -135,7 +135,8 @@ TEST_P(UnitGradient, EqualsCentralDifferences) {
   std::vector<std::int32_t> targets = some_tokens(N, config.vocab, 2);
   targets[3] = -1;
   std::vector<float> losses(static_cast<std::size_t>(N));
-  GuardedSlot x(bytes.boundary), y(bytes.boundary), dx(bytes.boundary), dy(bytes.boundary);
+  const std::int64_t message = N * config.hidden * 4;
+  GuardedSlot x(message), y(message), dx(message), dy(message);
   GuardedSlot to_input(bytes.forward_to_input), to_weight(bytes.forward_to_weight), pending(bytes.input_to_weight),
       scratch(bytes.scratch);
   const std::int64_t elements = N * config.hidden;
@@ -153,8 +154,9 @@ TEST_P(UnitGradient, EqualsCentralDifferences) {
                             .scratch = scratch.data(),
                             .tokens = tokens.data(),
                             .targets = targets.data(),
-                            .losses = losses.data()};
-  stage.forward(slots, view, kDloss, /*with_gradient=*/true);
+                            .losses = losses.data(),
+                            .dloss = kDloss};
+  stage.forward(slots, view, ForwardUse::training);
   stage.backward_input(slots, view);
   stage.backward_weight(slots, view);
 
@@ -199,18 +201,37 @@ INSTANTIATE_TEST_SUITE_P(AllUnits, UnitGradient,
                                          Setting{UnitKind::head, HeadForm::streamed, false, false},
                                          Setting{UnitKind::head, HeadForm::stored, false, false}));
 
-// The whole model, two micro-batches: gradients of the mean loss over the valid targets.
+// The whole model, two micro-batches: gradients of the mean loss over the valid targets. With a head of one shard, and
+// with one of two shards on stages of their own.
 TEST(ModelGradient, EqualsCentralDifferences) {
-  for (const bool tied : {true, false}) {
+  for (const auto& [tied, vocab, cut] : {std::tuple<bool, std::int64_t, std::vector<int>>{true, 131, {6}},
+                                         {false, 131, {6}},
+                                         {true, 2060, {5, 1, 1}},
+                                         {false, 2060, {4, 2, 1}}}) {
     ChainShape shape;
     shape.model = small_model(tied);
-    shape.cut = {6};
+    shape.model.vocab = vocab;
+    shape.cut = cut;
     shape.B = 2;
     shape.T = 5;
     std::vector<MicroBatch> batches;
     for (const std::uint64_t seed : {3U, 5U})
       batches.push_back({some_tokens(10, shape.model.vocab, seed), some_tokens(10, shape.model.vocab, seed + 1)});
     batches[1].targets[4] = -1;
+    // The first row of every shard has a gradient, whatever is compared of the others.
+    batches[0].tokens[0] = 0;
+    batches[0].tokens[7] = static_cast<std::int32_t>(vocabulary_shard(shape.model, head_shards(shape.model) - 1).begin);
+    const VocabularyShard last = vocabulary_shard(shape.model, head_shards(shape.model) - 1);
+    batches[0].targets = {0,
+                          static_cast<std::int32_t>(last.begin),
+                          static_cast<std::int32_t>(vocab - 1),
+                          1,
+                          2,
+                          3,
+                          4,
+                          5,
+                          6,
+                          static_cast<std::int32_t>(std::max<std::int64_t>(last.begin - 1, 0))};
     constexpr float kDloss = 1.0F / 19;
 
     const std::unique_ptr<Device> device = make_cpu_device(1);

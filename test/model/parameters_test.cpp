@@ -74,6 +74,43 @@ TEST(Parameters, OnlyMatricesDecay) {
   }
 }
 
+// Matrices over the vocabulary are one tensor per shard, so that atoms begin anew at every shard's edge; the values of
+// the whole do not depend on that.
+TEST(Parameters, ShardsOfTheVocabularyAreTensors) {
+  ModelConfig config = small_model(false);
+  config.vocab = 4997;  // three shards
+  const std::vector<TensorInfo> tensors = model_tensors(config);
+  std::int64_t elements = 0, atoms = 0;
+  for (int k = 0; k < 3; ++k) {
+    const TensorInfo& wte = tensors[static_cast<std::size_t>(tensor_index(config, TensorKind::wte, k))];
+    const TensorInfo& headw = tensors[static_cast<std::size_t>(tensor_index(config, TensorKind::headw, k))];
+    EXPECT_EQ(wte.name, "wte." + std::to_string(k));
+    EXPECT_EQ(headw.name, "headw." + std::to_string(k));
+    EXPECT_EQ(wte.unit, 0);
+    EXPECT_EQ(headw.unit, first_head_unit(config) + k);
+    EXPECT_EQ(wte.offset, vocabulary_shard(config, k).begin * config.hidden);
+    EXPECT_EQ(wte.first_atom, atoms);
+    EXPECT_EQ(wte.elements, headw.elements);
+    atoms += (wte.elements + kAtomElements - 1) / kAtomElements;
+    elements += wte.elements;
+  }
+  EXPECT_EQ(elements, config.padded_vocab() * config.hidden);
+  EXPECT_EQ(tensors[3].name, "wpe");
+  // A rank with the embedding and shards 1 and 2 of a tied head: wte lies in one piece, and has two gradients where the
+  // head is here.
+  config.tied = true;
+  std::vector<bool> units(static_cast<std::size_t>(unit_count(config)));
+  units.front() = units[units.size() - 2] = units.back() = true;
+  const ArenaLayout layout = arena_layout(config, units);
+  EXPECT_EQ(layout.entries[0].head_gradient, -1);
+  EXPECT_EQ(layout.entries[1].head_gradient, layout.elements);
+  EXPECT_EQ(layout.gradient_elements, layout.elements + elements - tensors[0].elements);
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(layout.offset_of(k), tensors[static_cast<std::size_t>(k)].offset);
+  const ElementRange range = wte_range(config, layout, 1, 3);
+  EXPECT_EQ(range.offset, tensors[0].elements);
+  EXPECT_EQ(range.elements, elements - tensors[0].elements);
+}
+
 // However the units are dealt out, every tensor has one owner, and its units find it.
 TEST(Parameters, EveryTensorHasOneOwner) {
   for (const bool tied : {true, false}) {
@@ -90,7 +127,6 @@ TEST(Parameters, EveryTensorHasOneOwner) {
       for (std::size_t t = 0; t < tensors.size(); ++t) EXPECT_EQ(owners[t], 1) << tensors[t].name;
       const ArenaLayout head = arena_layout(config, second);
       EXPECT_EQ(head.offset_of(0) >= 0, tied) << "the tied head reads wte";
-      EXPECT_EQ(head.head_wte_gradient, -1);
       EXPECT_EQ(head.gradient_elements, head.elements);
     }
   }
@@ -109,7 +145,7 @@ TEST(Parameters, ArenaTensorsDoNotOverlapAndAreAligned) {
     end = entry.offset + tensors[static_cast<std::size_t>(entry.tensor)].elements;
   }
   EXPECT_LE(end, layout.elements);
-  EXPECT_EQ(layout.head_wte_gradient, layout.elements);
+  EXPECT_EQ(layout.entries.front().head_gradient, layout.elements);
   EXPECT_GE(layout.gradient_elements, layout.elements + tensors[0].elements);
   EXPECT_EQ(layout.offset_of(static_cast<int>(tensors.size())), -1);
 }

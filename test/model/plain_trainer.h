@@ -61,17 +61,19 @@ class PlainTrainer {
     std::vector<float> m, v;
   };
 
-  // One rank: a local add. Several: each end gets the sum of both.
+  // On the embedding's rank a local add; elsewhere each end of a shard gets the sum of both.
   void sum_tied() {
     StageChain::Rank& first = chain_.ranks().front();
-    StageChain::Rank& last = chain_.ranks().back();
-    train_gpt::sum_tied_gradients(device_, chain_.model(), first.layout, first.gradients.data());
-    if (&first == &last || !chain_.model().tied) return;
-    float* head = last.gradients.data() + last.layout.offset_of(0);
-    float* embedding = first.gradients.data() + first.layout.offset_of(0);
-    const std::int64_t elements = chain_.model().padded_vocab() * chain_.model().hidden;
-    device_.add(embedding, head, elements);
-    device_.copy(head, embedding, elements * std::int64_t{sizeof(float)});
+    train_gpt::sum_tied_gradients(device_, first.layout, first.gradients.data());
+    for (StageChain::Rank& rank : chain_.ranks()) {
+      for (const train_gpt::ArenaLayout::Entry& entry : rank.layout.entries) {
+        if (entry.owned) continue;
+        float* head = rank.gradients.data() + entry.offset;
+        float* embedding = first.gradients.data() + first.layout.offset_of(entry.tensor);
+        device_.add(embedding, head, entry.info.elements);
+        device_.copy(head, embedding, entry.info.elements * std::int64_t{sizeof(float)});
+      }
+    }
   }
 
   double norm() {

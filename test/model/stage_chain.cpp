@@ -24,7 +24,13 @@ StageChain::StageChain(Device& device, const ChainShape& shape) : device_(device
       stage.recompute.assign(shape.recompute.begin() + first, shape.recompute.begin() + first + units);
     std::vector<bool> held(static_cast<std::size_t>(unit_count(model_)));
     std::fill(held.begin() + first, held.begin() + first + units, true);
-    Rank rank = {Stage(device, stage), stage_bytes(stage, device.precision()), arena_layout(model_, held), {}, {}};
+    Rank rank = {.stage = Stage(device, stage),
+                 .bytes = stage_bytes(stage, device.precision()),
+                 .before = message_bytes(stage, device.precision(), stage.first_unit),
+                 .behind = message_bytes(stage, device.precision(), stage.last_unit),
+                 .layout = arena_layout(model_, held),
+                 .values = {},
+                 .gradients = {}};
     // NaN between the tensors: nothing may read it.
     rank.values.assign(static_cast<std::size_t>(rank.layout.elements), std::numeric_limits<float>::quiet_NaN());
     rank.gradients.assign(static_cast<std::size_t>(rank.layout.gradient_elements), 0.0F);
@@ -64,28 +70,29 @@ StageSlots StageChain::slots_of(InFlight& flight, const MicroBatch& batch) {
   slots.scratch = scratch_.data();
   slots.tokens = batch.tokens.data();
   slots.targets = batch.targets.data();
+  slots.dloss = dloss_;
   return slots;
 }
 
 void StageChain::forward(std::vector<InFlight>& flights, const MicroBatch& batch, const StageSlots& results,
-                         float dloss, bool with_gradient) {
+                         ForwardUse use) {
   GuardedSlot input;
   for (std::size_t s = 0; s < ranks_.size(); ++s) {
     Rank& rank = ranks_[s];
-    GuardedSlot output(rank.bytes.boundary);
+    GuardedSlot output(rank.behind.of(use));
     StageSlots slots = slots_of(flights[s], batch);
     slots.losses = results.losses;
     slots.logits = results.logits;
     slots.logits_position = results.logits_position;
     if (s > 0) slots.input = input.data();
     if (s + 1 < ranks_.size()) slots.output = output.data();
-    if (with_gradient) {
+    if (use == ForwardUse::training) {
       slots.forward_to_input = flights[s].forward_to_input.data();
       slots.forward_to_weight = flights[s].forward_to_weight.data();
     }
     ParameterView view = rank.view();
-    if (!with_gradient) view.gradients = nullptr;
-    rank.stage.forward(slots, view, dloss, with_gradient);
+    if (use != ForwardUse::training) view.gradients = nullptr;
+    rank.stage.forward(slots, view, use);
     input = std::move(output);
   }
 }
@@ -94,9 +101,8 @@ void StageChain::backward_input(std::vector<InFlight>& flights, const MicroBatch
   GuardedSlot gradient;
   for (std::size_t s = ranks_.size(); s-- > 0;) {
     Rank& rank = ranks_[s];
-    GuardedSlot next(rank.bytes.boundary);
+    GuardedSlot next(rank.before.backward);
     StageSlots slots = slots_of(flights[s], batch);
-    slots.targets = nullptr;
     slots.tokens = nullptr;
     if (s + 1 < ranks_.size()) slots.output_gradient = gradient.data();
     if (s > 0) slots.input_gradient = next.data();
@@ -112,8 +118,6 @@ void StageChain::backward_input(std::vector<InFlight>& flights, const MicroBatch
 void StageChain::backward_weight(std::vector<InFlight>& flights, const MicroBatch& batch) {
   for (std::size_t s = 0; s < ranks_.size(); ++s) {
     StageSlots slots = slots_of(flights[s], batch);
-    slots.targets = nullptr;
-    slots.scratch = nullptr;
     slots.forward_to_weight = flights[s].forward_to_weight.data();
     slots.input_to_weight = flights[s].input_to_weight.data();
     ranks_[s].stage.backward_weight(slots, ranks_[s].view());
@@ -122,12 +126,13 @@ void StageChain::backward_weight(std::vector<InFlight>& flights, const MicroBatc
 
 std::vector<float> StageChain::train(std::span<const MicroBatch> batches, float dloss, bool deferred) {
   for (Rank& rank : ranks_) std::fill(rank.gradients.begin(), rank.gradients.end(), 0.0F);
+  dloss_ = dloss;
   const std::size_t per_batch = batches.front().targets.size();
   std::vector<float> losses(batches.size() * per_batch, std::numeric_limits<float>::quiet_NaN());
   std::vector<std::vector<InFlight>> flights(batches.size());
   const auto run_forward = [&](std::size_t i) {
     flights[i] = new_flights();
-    forward(flights[i], batches[i], {.losses = &losses[i * per_batch]}, dloss, /*with_gradient=*/true);
+    forward(flights[i], batches[i], {.losses = &losses[i * per_batch]}, ForwardUse::training);
   };
   for (std::size_t i = 0; i < batches.size(); ++i) {
     run_forward(i);
@@ -141,22 +146,22 @@ std::vector<float> StageChain::train(std::span<const MicroBatch> batches, float 
   return losses;
 }
 
-void StageChain::forward_alone(const MicroBatch& batch, const StageSlots& results) {
+void StageChain::forward_alone(const MicroBatch& batch, const StageSlots& results, ForwardUse use) {
   std::vector<InFlight> none(ranks_.size());
   for (InFlight& flight : none) flight = {GuardedSlot(0), GuardedSlot(0), GuardedSlot(0)};
-  forward(none, batch, results, 0.0F, /*with_gradient=*/false);
+  forward(none, batch, results, use);
 }
 
 std::vector<float> StageChain::validate(const MicroBatch& batch) {
   std::vector<float> losses(batch.targets.size(), std::numeric_limits<float>::quiet_NaN());
-  forward_alone(batch, {.losses = losses.data()});
+  forward_alone(batch, {.losses = losses.data()}, ForwardUse::validation);
   return losses;
 }
 
 std::vector<float> StageChain::logits(const MicroBatch& batch, std::int64_t position) {
   const StageShape& shape = ranks_.front().stage.shape();
   GuardedSlot logits(shape.B * model_.padded_vocab() * std::int64_t{sizeof(float)});
-  forward_alone(batch, {.logits = logits.data(), .logits_position = position});
+  forward_alone(batch, {.logits = logits.data(), .logits_position = position}, ForwardUse::generation);
   const auto* begin = static_cast<const float*>(logits.data());
   return {begin, begin + shape.B * model_.padded_vocab()};
 }
@@ -170,8 +175,10 @@ std::vector<std::vector<float>> StageChain::gradients() const {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += rank.gradients[static_cast<std::size_t>(offset) + i];
   };
   for (const Rank& rank : ranks_) {
-    for (const ArenaLayout::Entry& entry : rank.layout.entries) add(rank, entry.tensor, entry.offset);
-    if (rank.layout.head_wte_gradient >= 0) add(rank, 0, rank.layout.head_wte_gradient);
+    for (const ArenaLayout::Entry& entry : rank.layout.entries) {
+      add(rank, entry.tensor, entry.offset);
+      if (entry.head_gradient >= 0) add(rank, entry.tensor, entry.head_gradient);
+    }
   }
   return result;
 }

@@ -33,6 +33,7 @@ class StageChain {
   struct Rank {
     train_gpt::Stage stage;
     train_gpt::StageBytes bytes;
+    train_gpt::MessageBytes before, behind;
     train_gpt::ArenaLayout layout;
     std::vector<float> values, gradients;
     train_gpt::ParameterView view() { return {&layout, values.data(), values.data(), gradients.data()}; }
@@ -58,8 +59,8 @@ class StageChain {
   train_gpt::StageSlots slots_of(InFlight& flight, const MicroBatch& batch);
   // `results` says where losses or logits go.
   void forward(std::vector<InFlight>& flights, const MicroBatch& batch, const train_gpt::StageSlots& results,
-               float dloss, bool with_gradient);
-  void forward_alone(const MicroBatch& batch, const train_gpt::StageSlots& results);
+               train_gpt::ForwardUse use);
+  void forward_alone(const MicroBatch& batch, const train_gpt::StageSlots& results, train_gpt::ForwardUse use);
   void backward_input(std::vector<InFlight>& flights, const MicroBatch& batch);
   void backward_weight(std::vector<InFlight>& flights, const MicroBatch& batch);
   std::vector<InFlight> new_flights() const;
@@ -69,4 +70,5 @@ class StageChain {
   std::vector<Rank> ranks_;
   GuardedSlot scratch_;
   void* workspace_ = nullptr;
+  float dloss_ = 0;
 };

@@ -11,7 +11,7 @@
 
 #include "kernels/device.h"
 #include "model/normal_numbers.h"
-#include "model/unit.h"
+#include "model/unit_head.h"
 #include "test/model/stage_chain.h"
 
 using namespace train_gpt;
@@ -35,10 +35,15 @@ std::vector<MicroBatch> micro_batches(const ModelConfig& config, std::int64_t ro
   const auto token = [&] {
     return static_cast<std::int32_t>(splitmix64(k++) % static_cast<std::uint64_t>(config.vocab));
   };
+  // First and last columns of the shards, in turn.
+  const auto edge = [&](std::int64_t i) {
+    const VocabularyShard shard = vocabulary_shard(config, static_cast<int>(i / 2 % head_shards(config)));
+    return static_cast<std::int32_t>(shard.begin + (i % 2 == 0 ? 0 : shard.columns - 1));
+  };
   for (MicroBatch& batch : batches)
     for (std::int64_t i = 0; i < rows; ++i) {
       batch.tokens.push_back(token());
-      batch.targets.push_back(i % 13 == 5 ? -1 : token());
+      batch.targets.push_back(i % 13 == 5 ? -1 : i % 13 == 6 ? edge(i / 13) : token());
     }
   return batches;
 }
@@ -119,6 +124,35 @@ TEST(Stage, BitsDoNotDependOnThreads) {
   for (const int threads : {2, 3, 5}) expect_same(one, run(shape, threads, false, 2), std::to_string(threads));
 }
 
+// Three shards: whole, in one piece each, with layers on the same stage, with and without their exponentials; targets
+// at both edges of every shard.
+TEST(Stage, BitsDoNotDependOnHowTheHeadIsCut) {
+  for (const bool tied : {true, false}) {
+    ChainShape shape;
+    shape.model = small_model(tied);
+    shape.model.layers = 1;
+    shape.model.hidden = 10;
+    shape.model.heads = 2;
+    shape.model.vocab = 4997;
+    shape.B = 1;
+    shape.T = 67;
+    ASSERT_EQ(head_shards(shape.model), 3);
+    ASSERT_EQ(unit_count(shape.model), 6);
+    shape.cut = {6};
+    const Result oracle = run(shape, 1, /*deferred=*/false, 2);
+    const std::vector<std::vector<int>> cuts = {{6}, {3, 3}, {3, 1, 1, 1}, {2, 2, 2}, {4, 2}, {5, 1}};
+    for (const std::vector<int>& cut : cuts)
+      for (const std::vector<bool>& recompute :
+           {std::vector<bool>{}, {true, true, true, true, true, true}, {false, false, false, false, true, false}}) {
+        shape.cut = cut;
+        shape.recompute = recompute;
+        shape.head = cut.size() == 1 ? HeadForm::stored : HeadForm::streamed;
+        const int threads = 1 + static_cast<int>(cut.size() % 2);
+        expect_same(oracle, run(shape, threads, /*deferred=*/true, 2), std::to_string(cut.size()) + " stages");
+      }
+  }
+}
+
 // Several chunks of rows in the head: the vocabulary is so large that one chunk holds 64 rows.
 TEST(Stage, HeadFormsAgreeOverSeveralChunks) {
   ChainShape shape;
@@ -126,18 +160,21 @@ TEST(Stage, HeadFormsAgreeOverSeveralChunks) {
   shape.B = 2;
   shape.T = 75;
   ASSERT_EQ(head_chunk_rows(150, shape.model.padded_vocab()), 64);
-  shape.cut = {4};
+  shape.cut = {38};  // 35 shards
   const Result streamed = run(shape, 1, false, 1);
   shape.head = HeadForm::stored;
-  shape.cut = {2, 2};
+  shape.cut = {2, 36};
   expect_same(streamed, run(shape, 2, true, 1), "stored");
+  shape.cut = {2, 5, 20, 11};
+  expect_same(streamed, run(shape, 1, true, 1), "spread");
 }
 
 // Generation: the logits of a position are those that the losses come from.
 TEST(Stage, LogitsOfOnePositionAgreeWithTheLosses) {
-  for (const std::vector<int>& cut : {std::vector<int>{6}, {3, 2, 1}}) {
+  for (const std::vector<int>& cut : {std::vector<int>{6}, {3, 2, 1}, {5, 2, 1}}) {
     ChainShape shape;
     shape.model = small_model(true);
+    if (cut.front() == 5) shape.model.vocab = 4997;  // three shards
     shape.B = 2;
     shape.T = 9;
     shape.cut = cut;
@@ -183,7 +220,7 @@ TEST(StageBytes, AreThoseOfTheTensorsThatLiveOn) {
 
   shape.first_unit = 1, shape.last_unit = 2;
   StageBytes bytes = stage_bytes(shape, Precision::fp32);
-  EXPECT_EQ(bytes.boundary, N * C * 4);
+  EXPECT_EQ(message_bytes(shape, Precision::fp32, 1).of(ForwardUse::training), N * C * 4);
   EXPECT_EQ(bytes.forward_to_input, N * 4 * C * 4 + statistics + N * 12 * 4);  // x, qkv, statistics, log-sum-exp
   EXPECT_EQ(bytes.forward_to_weight, N * 2 * C * 4);
   EXPECT_EQ(bytes.input_to_weight, N * 4 * C * 4 + norm_gradients);
@@ -202,23 +239,62 @@ TEST(StageBytes, AreThoseOfTheTensorsThatLiveOn) {
   EXPECT_EQ(bytes.input_to_weight, N * 10 * C * 4 + norm_gradients);
 
   shape.recompute = {};
-  shape.first_unit = 25, shape.last_unit = 26;
+  shape.first_unit = 25, shape.last_unit = 50;
   bytes = stage_bytes(shape, Precision::fp32);
   EXPECT_EQ(bytes.forward_to_input, N * C * 4);
   EXPECT_EQ(bytes.forward_to_weight, 0);
   EXPECT_EQ(bytes.input_to_weight, 0);
+  // X, E, the row's maximum after each of 25 shards, and the final maximum and sum; x, statistics and dX till I.
   shape.head = HeadForm::stored;
-  EXPECT_EQ(stage_bytes(shape, Precision::fp32).forward_to_weight, N * (C + 50304) * 4);
+  bytes = stage_bytes(shape, Precision::fp32);
+  EXPECT_EQ(bytes.forward_to_weight, N * (C + 50304 + 25 + 2) * 4);
+  EXPECT_EQ(bytes.forward_to_input, N * 2 * C * 4 + statistics);
+  EXPECT_EQ(bytes.input_to_weight, norm_gradients);
+
+  // A part in the middle: the last shard is 15 or 16 blocks of 128 columns wide. dX, maximum and sum come with I.
+  shape.first_unit = 30, shape.last_unit = 31;
+  bytes = stage_bytes(shape, Precision::bf16);
+  const std::int64_t width = vocabulary_shard(shape.model, 5).width;
+  EXPECT_EQ(bytes.forward_to_input, 0);
+  EXPECT_EQ(bytes.forward_to_weight, N * (C + width) * 2 + N * 4);
+  EXPECT_EQ(bytes.input_to_weight, 2 * N * 4);
+  shape.recompute = {true};
+  EXPECT_EQ(stage_bytes(shape, Precision::bf16).forward_to_weight, N * C * 2 + N * 4);
+}
+
+TEST(Boundary, HasTheTensorsOfItsPlaceAndUse) {
+  const ModelConfig model = preset("d12");
+  const BoundarySizes sizes = {.B = 4, .T = 256, .precision = Precision::bf16};
+  const std::int64_t N = 1024, C = 768;
+  const auto names = [](const Boundary& boundary) {
+    std::string text;
+    for (int i = 0; i < boundary.count(); ++i) text += std::string(boundary[i].name) + " ";
+    return text;
+  };
+  const auto forward = [&](int unit, ForwardUse use) { return forward_boundary(model, sizes, unit, use); };
+  for (const int unit : {1, 24, 25}) {
+    EXPECT_EQ(names(forward(unit, ForwardUse::training)), "x ");
+    EXPECT_EQ(forward(unit, ForwardUse::generation).bytes(), N * C * 2);
+    EXPECT_EQ(backward_boundary(model, sizes, unit).bytes(), N * C * 2);
+  }
+  // In bf16 three times a layer's on the way forward and twice on the way back, and 2 or 3 numbers a row.
+  EXPECT_EQ(names(forward(26, ForwardUse::training)), "X m s z A ");
+  EXPECT_EQ(forward(26, ForwardUse::training).bytes(), 3 * N * C * 2 + 3 * N * 4);
+  EXPECT_EQ(names(forward(49, ForwardUse::validation)), "X m s z ");
+  EXPECT_EQ(names(forward(49, ForwardUse::generation)), "X logits ");
+  EXPECT_EQ(forward(49, ForwardUse::generation).bytes(), 4 * (C + vocabulary_shard(model, 24).begin) * 2);
+  EXPECT_EQ(names(backward_boundary(model, sizes, 26)), "dX m s ");
+  EXPECT_EQ(backward_boundary(model, sizes, 26).bytes(), 2 * N * C * 2 + 2 * N * 4);
 }
 
 TEST(StageBytes, AreCountedIn64Bits) {
   StageShape shape;
   shape.model = {.layers = 48, .heads = 32, .hidden = 8192, .vocab = 128000, .max_seq_len = 8192, .tied = true};
-  shape.first_unit = 97, shape.last_unit = 98;
+  shape.first_unit = 97, shape.last_unit = 160;
   shape.head = HeadForm::stored;
   shape.B = 64;
   shape.T = 8192;
-  EXPECT_EQ(stage_bytes(shape, Precision::fp32).forward_to_weight, 64LL * 8192 * (8192 + 128000) * 4);
+  EXPECT_EQ(stage_bytes(shape, Precision::fp32).forward_to_weight, 64LL * 8192 * (8192 + 128000 + 63 + 2) * 4);
 }
 
 TEST(StageShape, IsChecked) {

@@ -46,7 +46,7 @@ Measured measure(const std::string& name, int ranks, int micro_batches) {
   };
   run_local_ranks(ranks, [&](Communicator& world) {
     const auto device = make_cpu_device(1);
-    Groups groups = make_groups(world, make_layout(ranks, 1), request.schedule, model);
+    Groups groups = make_groups(world, make_layout(ranks, 1), result.plan);
     Trainer trainer(*device, groups, result.plan, optimizer);
     trainer.open();
     trainer.initialise(7);

@@ -156,6 +156,16 @@ TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
       expect_exact("recomputed", [&](TrainingRun& run) { run.recompute.assign(units, true); });
       expect_exact("partly recomputed", [&](TrainingRun& run) { run.recompute = every_third; });
       expect_exact("untied", [](TrainingRun& run) { run.tied = false; });
+      const auto with_shards = [](TrainingRun& run) { run.vocab = 2300; };  // two of them
+      expect_exact("shards", with_shards);
+      expect_exact("shards of a stored head", [&](TrainingRun& run) {
+        with_shards(run);
+        run.head = HeadForm::stored;
+      });
+      expect_exact("recomputed shards", [&](TrainingRun& run) {
+        with_shards(run);
+        run.recompute.assign(units + 1, true);
+      });
       expect_exact("optimistic", [](TrainingRun& run) { run.optimistic = true; });
       expect_exact("two groups", [](TrainingRun& run) { run.groups = 2; });
       expect_exact("two replicas", [](TrainingRun& run) { run.replicas = 2; });

@@ -64,19 +64,53 @@ TEST(Choose, IsNeverWorseThanUniform) {
 TEST(Choose, KeepsListsAsGivenAndRefusesWrongOnes) {
   ChoiceRequest request = request_for("1f1b", 2, 4);
   request.cut = ChoiceRequest::Cut::list;
-  request.partition = {3, 11};
+  request.partition = {3, 35};
   EXPECT_EQ(choose(request).plan.request.partition, request.partition);
   request.partition = {3, 10};
   EXPECT_REFUSED(choose(request), "--partition 3,10");
 }
 
-TEST(Choose, StoresLogitsOnlyWhereThatIsWorthItsMemory) {
-  // A head that is half of the model, alone on its rank: only a W that can be put off fills the bubble.
-  ModelConfig model = preset("d6");
+// Six layers of which the head, one shard, weighs as much as three.
+const ModelConfig kOneShard{.layers = 6, .heads = 2, .hidden = 48, .vocab = 2048, .max_seq_len = 128};
+
+TEST(Choose, StoresScoresOnlyWhereThatIsWorthItsMemory) {
+  // A head that is more than a rank's share and cannot be cut: only a W that can be put off fills the bubble.
+  ModelConfig model = kOneShard;
   const Choice deferred = choose(request_for("zb-h1", 4, 8, model));
   EXPECT_EQ(deferred.plan.request.head, HeadForm::stored);
   model.vocab = 256;
   EXPECT_EQ(choose(request_for("zb-h1", 4, 8, model)).plan.request.head, HeadForm::streamed);
+}
+
+// A head that is half of the model: its shards go where the time is.
+TEST(Choose, SpreadsTheHeadOverRanks) {
+  for (const char* schedule : {"1f1b", "zb-h1", "interleaved", "zb-v", "dualpipe"}) {
+    const ChoiceRequest request = request_for(schedule, 4, 8);
+    const Choice spread = choose(request);
+    const int ranks = static_cast<int>(std::count_if(spread.plan.ranks.begin(), spread.plan.ranks.end(),
+                                                     [](const RankPlan& r) { return r.targets.count() > 0; }));
+    EXPECT_GE(ranks, 2) << schedule;
+    // No rank does more than the average by a unit's work; the head whole would be more than twice the average.
+    const UnitCosts& units = request.costs.units;
+    EXPECT_GT(units.streamed_head.forward, 1.5 * 3);
+    EXPECT_LT(spread.predicted.ideal, 8 * 3 * 1.15) << schedule;
+  }
+}
+
+// d12 on 4 ranks, 16 micro-batches; even work would be 48 ms. With the head whole it was 61.7.
+TEST(Choose, ComesCloseToEvenWorkWithAVocabularyOf50257) {
+  ModelConfig model = preset("d12");
+  model.vocab = 50257;
+  ChoiceRequest request = request_for("", 4, 16, model);
+  request.base.batch.seq_len = 256;
+  request.costs = estimated_cost_model(model, 256, 4);
+  request.search_beyond_names = false;
+  EXPECT_LT(choose(request).predicted.makespan, 50.5);
+  request.costs.latency = 0.1;
+  EXPECT_LT(choose(request).predicted.makespan, 51);
+  request.schedule = make_schedule({.name = "1f1b", .ranks = 4, .micro_batches = 16});
+  request.costs.latency = 0;
+  EXPECT_LT(choose(request).predicted.makespan, 58.8);
 }
 
 TEST(Choose, RecomputesAsFewUnitsAsFitTheLimit) {
@@ -104,7 +138,7 @@ TEST(Choose, RecomputesAsFewUnitsAsFitTheLimit) {
 }
 
 TEST(Choose, GivesStagesTheUnitsThatARecomputeListNames) {
-  ChoiceRequest request = request_for("1f1b", 4, 8);  // 6 layers; the head weighs more than a quarter
+  ChoiceRequest request = request_for("1f1b", 4, 8, kOneShard);  // the head weighs more than a quarter
   const Partition free = choose(request).plan.request.partition;
   EXPECT_EQ(free.back(), 1);
   request.recompute = ChoiceRequest::Recompute::list;
@@ -136,16 +170,20 @@ TEST(Choose, MemoryLimitsShapeTheCut) {
   ModelConfig model{.layers = 8, .heads = 4, .hidden = 64, .vocab = 30000, .max_seq_len = 128, .tied = false};
   ChoiceRequest request = request_for("gpipe", 2, 8, model);
   request.head = HeadForm::streamed;
-  for (std::size_t u = 0; u < request.costs.streamed.forward.size(); ++u) {
-    request.costs.streamed.forward[u] = u == 0 || u == 17 ? 0.1 : 1;
-    request.costs.streamed.input[u] = request.costs.streamed.weight[u] = u == 0 || u == 17 ? 0.1 : 1;
+  UnitCosts& costs = request.costs.units;
+  const int units = unit_count(model);
+  for (int u = 0; u < units; ++u) {
+    const double ms = u == 0 ? 0.1 : u >= costs.first_head ? 0.1 / head_shards(model) : 1;
+    const auto at = static_cast<std::size_t>(u);
+    costs.forward[at] = costs.input[at] = costs.weight[at] = ms;
   }
+  costs.streamed_head = {.forward = 0.3};
   const Choice free = choose(request);
   EXPECT_TRUE(free.fits);
   std::int64_t leanest = largest(free.plan);
-  for (int units = 1; units < 18; ++units) {
+  for (int first = 1; first < units; ++first) {
     PlanRequest cut = free.plan.request;
-    cut.partition = {units, 18 - units};
+    cut.partition = {first, units - first};
     leanest = std::min(leanest, largest(make_plan(cut)));
   }
   ASSERT_LT(leanest, largest(free.plan));  // gpipe keeps all activations: more layers are more memory
@@ -190,9 +228,14 @@ TEST(Choose, GivenCostsHoldWhateverTheCut) {
 
 TEST(RecomputeList, TakesTheFirstLayersOfEachStage) {
   const ModelConfig model{.layers = 2, .heads = 2, .hidden = 32, .vocab = 131, .max_seq_len = 32};
-  EXPECT_EQ(recompute_list({1, 2}, model, {3, 3}), (std::vector<bool>{false, true, false, true, true, false}));
-  EXPECT_REFUSED(recompute_list({3, 0}, model, {3, 3}), "--recompute 3,0", "stage 0 has only 2");
-  EXPECT_REFUSED(recompute_list({1}, model, {3, 3}), "--recompute 1", "2 numbers");
+  EXPECT_EQ(recompute_list({1, 2}, model, {3, 3}, HeadForm::streamed),
+            (std::vector<bool>{false, true, false, true, true, false}));
+  EXPECT_REFUSED(recompute_list({3, 0}, model, {3, 3}, HeadForm::streamed), "--recompute 3,0", "stage 0 has only 2");
+  EXPECT_REFUSED(recompute_list({1}, model, {3, 3}, HeadForm::streamed), "--recompute 1", "2 numbers");
+  // Shards count where they are not streamed.
+  EXPECT_REFUSED(recompute_list({1, 3}, model, {3, 3}, HeadForm::streamed), "stage 1 has only 2");
+  EXPECT_EQ(recompute_list({0, 3}, model, {3, 3}, HeadForm::stored),
+            (std::vector<bool>{false, false, false, true, true, true}));
 }
 
 }  // namespace

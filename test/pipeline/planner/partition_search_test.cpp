@@ -136,14 +136,21 @@ TEST(FastestCut, SaysSoWhenNothingFitsTheMemory) {
   EXPECT_EQ(fastest_cut(problem)->partition, (Partition{3, 1}));
 }
 
+TEST(EvenCut, GivesEveryStageItsShareAndAUnit) {
+  EXPECT_EQ(even_cut({1, 1, 1, 1, 1, 1}, 3), (Partition{2, 2, 2}));
+  EXPECT_EQ(even_cut({4, 1, 1, 1, 1}, 2), (Partition{1, 4}));
+  EXPECT_EQ(even_cut({1, 1, 1, 9}, 3), (Partition{2, 1, 1}));
+  EXPECT_EQ(even_cut({9, 1, 1}, 3), (Partition{1, 1, 1}));
+}
+
 TEST(RefinePartition, NeverMakesASimulatedStepSlower) {
   const ModelConfig model = preset("d6");
   for (const char* name : {"1f1b", "interleaved", "zb-v", "dualpipe"}) {
     const Schedule schedule = make_schedule({.name = name, .ranks = 4, .micro_batches = 8});
     if (schedule.placement.depth() > unit_count(model)) continue;
-    const UnitCosts costs = estimated_unit_costs(model, 256, HeadForm::streamed, 4);
+    const UnitCosts costs = estimated_unit_costs(model, 256, 4);
     const auto makespan = [&](const Partition& partition) {
-      return simulate(schedule, stage_costs(costs, schedule.placement, partition, {}, {})).makespan;
+      return simulate(schedule, stage_costs(costs, HeadForm::streamed, schedule.placement, partition, {}, {})).makespan;
     };
     const Partition uniform = uniform_partition(model, schedule.placement.depth());
     const Partition refined = refine_partition(uniform, makespan, 2000);

@@ -30,7 +30,7 @@ Profile measured(int ranks, int pipeline_ranks, const ProfileEffort& effort) {
 std::string temporary_file() { return testing::TempDir() + "profile_test.json"; }
 
 TEST(Profile, MeasuresEveryUnitOnEveryRankAndMessagesOfTheRealSize) {
-  const Profile profile = measured(4, 2, {.stored_head = true});
+  const Profile profile = measured(4, 2, {});
   ASSERT_EQ(profile.ranks.size(), 2U);
   for (const RankProfile& rank : profile.ranks) {
     for (const UnitTimes& times : rank) {
@@ -45,13 +45,7 @@ TEST(Profile, MeasuresEveryUnitOnEveryRankAndMessagesOfTheRealSize) {
   EXPECT_GT(message_latency(profile), 0);
 }
 
-TEST(Profile, StreamedHeadStandsForTheStoredOneWhenTimeIsShort) {
-  const Profile profile = measured(1, 1, {});
-  const UnitTimes& streamed = profile.ranks[0][static_cast<std::size_t>(UnitForm::head_streamed)];
-  const UnitTimes& stored = profile.ranks[0][static_cast<std::size_t>(UnitForm::head_stored)];
-  EXPECT_DOUBLE_EQ(3 * stored.weight.median, streamed.forward.median);
-  EXPECT_TRUE(profile.messages.empty());
-}
+TEST(Profile, OfOneRankHasNoMessages) { EXPECT_TRUE(measured(1, 1, {}).messages.empty()); }
 
 TEST(Profile, ComesBackFromItsFileAsItWas) {
   const Profile profile = measured(2, 2, {});
@@ -75,7 +69,7 @@ TEST(Profile, ComesBackFromItsFileAsItWas) {
 TEST(Profile, RefusesFilesThatAreNone) {
   const std::string path = temporary_file();
   EXPECT_REFUSED(load_profile(path + ".absent"), "--profile", ".absent", "train_gpt profile");
-  for (const char* text : {"", "{", "{}", "[1]", R"({"version": 2})", R"({"version": 1, "device": 3})"}) {
+  for (const char* text : {"", "{", "{}", "[1]", R"({"version": 1})", R"({"version": 2, "device": 3})"}) {
     std::ofstream(path) << text;
     EXPECT_REFUSED(load_profile(path), "--profile " + path, "train_gpt profile");
   }
@@ -99,13 +93,23 @@ TEST(UnitCosts, AreTheMediansOfTheRanks) {
   profile.ranks.resize(2);
   for (std::size_t r = 0; r < 2; ++r) {
     for (UnitTimes& times : profile.ranks[r]) times.forward.median = r == 0 ? 1 : 3;
-    profile.ranks[r][static_cast<std::size_t>(UnitForm::head_stored)].input.median = 8;
+    profile.ranks[r][static_cast<std::size_t>(UnitForm::head_first)].input.median = 8;
+    profile.ranks[r][static_cast<std::size_t>(UnitForm::head_shard)].weight.median = 16;
+    profile.ranks[r][static_cast<std::size_t>(UnitForm::head_streamed)].forward.median = 24;
   }
-  const UnitCosts costs = unit_costs(profile, kModel, HeadForm::stored);
+  const UnitCosts costs = unit_costs(profile, kModel);
   ASSERT_EQ(costs.forward.size(), 6U);
   EXPECT_DOUBLE_EQ(costs.forward[0], 2);
   EXPECT_DOUBLE_EQ(costs.input[5], 8);
-  EXPECT_DOUBLE_EQ(unit_costs(profile, kModel, HeadForm::streamed).input[5], 0);
+  EXPECT_DOUBLE_EQ(costs.streamed_head.forward, 24);
+  // Shards beyond the first cost what the measured one does, in proportion to their columns.
+  ModelConfig shards = kModel;
+  shards.vocab = 4997;  // 13, 13 and 14 blocks
+  const UnitCosts wide = unit_costs(profile, shards);
+  ASSERT_EQ(wide.weight.size(), 8U);
+  EXPECT_DOUBLE_EQ(wide.input[5], 8);
+  EXPECT_DOUBLE_EQ(wide.weight[6], 16);
+  EXPECT_DOUBLE_EQ(wide.weight[7], 16 * 14.0 / 13);
   const std::vector<double> slowness = rank_slowness(profile, 2);
   EXPECT_DOUBLE_EQ(slowness[1] / slowness[0], 3);
   EXPECT_EQ(rank_slowness(profile, 4), std::vector<double>(4, 1.0));
@@ -122,11 +126,18 @@ TEST(UnitCosts, NoiseOfMeasuringMakesNoRankSlow) {
 
 TEST(UnitCosts, EstimatesFollowTheOperations) {
   const ModelConfig model = preset("d6");  // 384 wide: the classifier is 50304 x 384
-  const UnitCosts costs = estimated_unit_costs(model, 256, HeadForm::stored, 2);
-  EXPECT_NEAR(costs.forward.back() / costs.forward[2], 2.0 * 384 * 50304 / (16.0 * 384 * 384), 1e-9);
-  double sum = 0;
-  for (const double ms : costs.forward) sum += ms;
-  EXPECT_NEAR(sum, 2, 1e-9);  // two ranks, F of an average one is 1 ms
+  const UnitCosts costs = estimated_unit_costs(model, 256, 2);
+  const double head = costs.streamed_head.forward / 3;
+  EXPECT_NEAR(head / costs.forward[2], 2.0 * 384 * 50304 / (16.0 * 384 * 384), 1e-9);
+  double sum = 0, shards = 0;
+  for (std::size_t u = 0; u < costs.weight.size(); ++u) sum += costs.weight[u];
+  EXPECT_NEAR(sum, 2, 1e-9);  // two ranks, a third of the work of an average one is 1 ms
+  for (std::size_t u = 13; u < costs.weight.size(); ++u) {
+    shards += costs.total(u);
+    EXPECT_NEAR(costs.forward[u], 2 * costs.weight[u], 1e-12);
+    EXPECT_EQ(costs.input[u], 0);
+  }
+  EXPECT_NEAR(shards, costs.streamed_head.forward, 1e-9);
 }
 
 }  // namespace

@@ -49,6 +49,65 @@ TEST(Trainer, SchedulesWithChunksAndSplitBackwardGiveTheBitsOfOneRank) {
   }
 }
 
+// Two layers and a head of three shards: eight units.
+TrainingRun with_shards(TrainingRun run) {
+  run.layers = 2;
+  run.hidden = 12;
+  run.vocab = 6100;
+  run.validate_every = 2;
+  return run;
+}
+
+TEST(Trainer, ShardsOfTheHeadLieOnAnyRanks) {
+  const Outcome one = train(with_shards({}));
+  for (const int p : {2, 3, 4, 8}) {
+    expect_equal(train(with_shards({.schedule = "1f1b", .ranks = p})), one, "1f1b p=" + std::to_string(p));
+  }
+  for (const Partition& cut : {Partition{5, 3}, {6, 2}, {7, 1}, {1, 7}}) {
+    for (const bool recompute : {false, true}) {
+      for (const HeadForm head : {HeadForm::streamed, HeadForm::stored}) {
+        expect_equal(train(with_shards({.schedule = "1f1b",
+                                        .ranks = 2,
+                                        .threads = cut[0] % 2 == 0 ? 2 : 1,
+                                        .partition = cut,
+                                        .head = head,
+                                        .recompute = std::vector<bool>(8, recompute)})),
+                     one, "1f1b, cut after " + std::to_string(cut[0]));
+      }
+    }
+  }
+  for (const Partition& cut : {Partition{2, 2, 2, 2}, {5, 1, 1, 1}, {1, 4, 2, 1}}) {
+    const std::string text = " with " + std::to_string(cut[0]) + " units first";
+    expect_equal(train(with_shards({.schedule = "zb-h1", .ranks = 4, .partition = cut})), one, "zb-h1" + text);
+    expect_equal(train(with_shards({.schedule = "interleaved", .ranks = 2, .partition = cut})), one,
+                 "interleaved" + text);
+    expect_equal(train(with_shards({.schedule = "interleaved-zb", .ranks = 2, .partition = cut})), one,
+                 "interleaved-zb" + text);
+    expect_equal(train(with_shards({.schedule = "zb-v", .ranks = 2, .partition = cut})), one, "zb-v" + text);
+  }
+  expect_equal(train(with_shards({.schedule = "zb-v", .ranks = 4})), one, "zb-v p=4");
+  expect_equal(train(with_shards({.schedule = "zb-h1", .ranks = 4, .optimistic = true})), one, "optimistic");
+  const Outcome untied = train(with_shards({.tied = false}));
+  expect_equal(train(with_shards({.schedule = "zb-v", .ranks = 2, .tied = false})), untied, "zb-v untied");
+}
+
+// Under two directions each rank has two stages and one arena; the embedding's ends lie on ranks 0 and p-1, shards of
+// the head also on those between.
+TEST(Trainer, ShardsOfTheHeadKeepTheContractInGroups) {
+  const Outcome one = train(with_shards({.micro_batches = 8, .groups = 2}));
+  for (const Partition& cut : {Partition{2, 2, 2, 2}, {4, 2, 1, 1}, {5, 1, 1, 1}}) {
+    expect_equal(
+        train(with_shards({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2, .partition = cut})),
+        one, "dualpipe with " + std::to_string(cut[0]) + " units first");
+  }
+  expect_equal(train(with_shards({.schedule = "dualpipe", .ranks = 2, .micro_batches = 8, .groups = 2})), one,
+               "dualpipe p=2");
+  expect_equal(train(with_shards({.schedule = "1f1b", .ranks = 3, .replicas = 2, .micro_batches = 4})), one,
+               "2 replicas");
+  expect_equal(train(with_shards({.schedule = "zb-v", .ranks = 2, .micro_batches = 8, .groups = 2})), one,
+               "zb-v, 2 groups");
+}
+
 TEST(Trainer, UntiedModelsKeepTheContract) {
   const Outcome one = train({.tied = false});
   EXPECT_NE(one.hash, train({}).hash);
@@ -115,6 +174,9 @@ TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
       EXPECT_EQ(tokens_of({.schedule = schedule, .ranks = p, .micro_batches = 8}), one) << schedule << " p=" << p;
     }
   }
+  const std::vector<std::int32_t> shards = tokens_of(with_shards({}));
+  for (const int p : {2, 4, 8}) EXPECT_EQ(tokens_of(with_shards({.schedule = "1f1b", .ranks = p})), shards) << p;
+  EXPECT_EQ(tokens_of(with_shards({.schedule = "zb-v", .ranks = 4})), shards);
   const std::vector<std::int32_t> two_groups = tokens_of({.micro_batches = 8, .groups = 2});
   EXPECT_EQ(tokens_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups);
 }
@@ -153,6 +215,7 @@ TEST(Trainer, NoticesCopiesThatDrift) {
   expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 3, "wte");
   expect_notice({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, 2, "h1.ln1w");
   expect_notice({.schedule = "1f1b", .ranks = 4}, 3, "wte");
+  expect_notice(with_shards({.schedule = "1f1b", .ranks = 8}), 6, "wte.1");
 }
 
 }  // namespace

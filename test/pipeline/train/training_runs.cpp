@@ -15,15 +15,16 @@ namespace {
 
 constexpr std::int64_t kSeqLen = 16;
 
-std::int32_t token(std::int64_t step, std::int64_t row, std::int64_t position) {
+std::int32_t token(std::int64_t vocab, std::int64_t step, std::int64_t row, std::int64_t position) {
   const std::int64_t mixed = (step * 1000003 + row * 7919 + position) * 2654435761;
-  return static_cast<std::int32_t>((mixed >> 7) % 131);
+  return static_cast<std::int32_t>((mixed >> 7) % vocab);
 }
 
-void read_batch(Batch& batch, const Trainer& trainer, std::int64_t step) {
-  const auto reader = [step](std::int64_t shift) {
-    return [step, shift](std::int32_t* out, std::int64_t row) {
-      for (std::int64_t t = 0; t < kSeqLen; ++t) out[t] = token(step, row, t + shift);
+void read_batch(Batch& batch, const Trainer& trainer, std::int64_t vocabulary, std::int64_t step) {
+  // Captures of 16 bytes, which std::function holds without allocating.
+  const auto reader = [step, vocab = static_cast<int>(vocabulary)](int shift) {
+    return [step, vocab, shift](std::int32_t* out, std::int64_t row) {
+      for (std::int64_t t = 0; t < kSeqLen; ++t) out[t] = token(vocab, step, row, t + shift);
     };
   };
   trainer.read_batch(batch, reader(0), reader(1));
@@ -41,7 +42,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   const ModelConfig model{.layers = run.layers,
                           .heads = run.heads,
                           .hidden = run.hidden,
-                          .vocab = 131,
+                          .vocab = run.vocab,
                           .max_seq_len = kSeqLen,
                           .tied = run.tied};
   PlanRequest request;
@@ -66,7 +67,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       .adamw = {.weight_decay = 0.1F},
       .grad_clip = run.grad_clip};
 
-  Groups groups = make_groups(world, make_layout(world.size(), run.replicas), request.schedule, model);
+  Groups groups = make_groups(world, make_layout(world.size(), run.replicas), plan);
   Trainer trainer(device, groups, plan, optimizer);
   if (run.resume_from.empty()) {
     trainer.initialise(7);
@@ -90,12 +91,12 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   Batch batch, next;
   for (std::int64_t step = run.first_step; step < end; ++step) {
     if (run.validate_every > 0 && step % run.validate_every == 0) {
-      read_batch(batch, trainer, 1000);
+      read_batch(batch, trainer, run.vocab, 1000);
       outcome.validation.push_back(trainer.validate(batch));
     }
     const bool validates_next = run.validate_every > 0 && (step + 1) % run.validate_every == 0;
-    read_batch(batch, trainer, step);
-    read_batch(next, trainer, step + 1);
+    read_batch(batch, trainer, run.vocab, step);
+    read_batch(next, trainer, run.vocab, step + 1);
     const StepResult result = trainer.step(step, batch, step + 1 < end && !validates_next ? &next : nullptr);
     outcome.redone += result.redone ? 1 : 0;
     outcome.losses.push_back(result.loss);

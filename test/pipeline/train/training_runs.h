@@ -42,6 +42,7 @@ struct Run {
   std::int64_t hidden = 24;
   std::function<std::unique_ptr<Device>()> make_device = {};  // empty: the cpu device
   std::int64_t layers = 3;
+  std::int64_t vocab = 131;  // 131: the head is one shard
   bool hash_every_step = false;
   // Called on every rank before the first step and after the last one; collective.
   std::function<void(Trainer&)> before_training = {};
@@ -77,7 +78,7 @@ Outcome train_rank(Communicator& world, const Run& run, const Delays& delays = {
 Outcome train_rank(Communicator& world, Device& device, const Run& run, const Delays& delays = {},
                    const AfterStep& after_step = {});
 
-// All ranks as threads. Vocabulary 131, T 16; tokens from a formula; AdamW with clipping at 0.5.
+// All ranks as threads. T 16; tokens from a formula; AdamW with clipping at 0.5.
 Outcome train(const Run& run, const Delays& delays = {}, const AfterStep& after_step = {});
 
 }  // namespace train_gpt::test
