@@ -76,6 +76,7 @@ int run_generate(const Options& options) {
       trainer = std::make_unique<Trainer>(session.device(), groups, plan, OptimizerSettings{});
       trainer->load(ModelFile(options.model.init_file));
     });
+    require_finite(session, *trainer, options.model.init_file);
     trainer->open();
     const bool bytes = is_byte_level(model.vocab);
     ByteDecoder decoder;

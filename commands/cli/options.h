@@ -95,6 +95,7 @@ struct RunOptions {
   std::int64_t checkpoint_every = 0;  // steps; 0: see the next
   double checkpoint_seconds = 900;    // between checkpoints; 0: none but by steps and after the last
   double time_limit = 0;              // seconds of the whole program; 0: none
+  std::int64_t max_skipped = 0;       // steps whose loss or norm is not finite that are left out
   double stall_timeout = 120;         // seconds
   int keep = 3;                       // newest checkpoints that are kept
   std::string resume;                 // "latest", "auto", a path, or empty: start anew

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kModel = "model.bin";
 constexpr const char* kOptimizer = "optimizer.bin";
 constexpr const char* kManifest = "manifest.json";
+constexpr const char* kBeforeSpike = "before-spike";  // a file that marks the checkpoint as one that stays
 
 struct Candidate {
   std::string folder;
@@ -144,6 +145,7 @@ void remove_older(const std::string& output, const std::string& run, int keep, c
   int counted = 0;
   for (const Candidate& candidate : candidates_in(output)) {
     if (!candidate.wrong.empty() || candidate.manifest.run != run) continue;
+    if (fs::exists(candidate.folder + "/" + kBeforeSpike)) continue;
     if (++counted > keep && candidate.folder != written) remove_checkpoint(candidate.folder);
   }
 }
@@ -246,6 +248,14 @@ void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint) {
 std::string newest_checkpoint(const std::string& output) {
   const std::vector<Candidate> candidates = candidates_in(output);
   return candidates.empty() || !candidates.front().wrong.empty() ? "" : candidates.front().folder;
+}
+
+void keep_before_spike(const std::string& output) {
+  const std::string newest = newest_checkpoint(output);
+  std::error_code ignored;
+  if (newest.empty() || fs::exists(newest + "/" + kBeforeSpike, ignored)) return;
+  for (const Candidate& candidate : candidates_in(output)) fs::remove(candidate.folder + "/" + kBeforeSpike, ignored);
+  std::ofstream(newest + "/" + kBeforeSpike) << "the last checkpoint before a sudden rise of loss or norm\n";
 }
 
 bool has_checkpoints(const std::string& output) { return !candidates_in(output).empty(); }

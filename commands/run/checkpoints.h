@@ -36,6 +36,9 @@ void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint);
 
 // The folder of the checkpoint of `output` that is furthest on, by its manifest alone; empty: none.
 std::string newest_checkpoint(const std::string& output);
+// The newest checkpoint is the last before a spike of loss or norm: it stays, whatever --keep says, until it is the
+// turn of another one. For rank 0.
+void keep_before_spike(const std::string& output);
 // True if `output` has checkpoints, complete or not.
 bool has_checkpoints(const std::string& output);
 // Removes the complete checkpoints of `output`, and what is half written or half removed. Folders of other names stay.

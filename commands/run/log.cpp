@@ -124,6 +124,9 @@ void RunLog::step(const StepReport& report) {
                {"bubble_span", report.bubble.bubble_span},
                {"bubble_predicted", report.bubble_predicted},
                {"mfu", report.mfu ? Json(*report.mfu) : Json(nullptr)}};
+  if (report.scores.loss) json["loss_z"] = *report.scores.loss;
+  if (report.scores.norm) json["norm_z"] = *report.scores.norm;
+  if (result.skipped) json["skipped"] = true;
   if (report.redone) json["redone"] = *report.redone;
   event(json.dump());
   std::string line =
@@ -134,6 +137,11 @@ void RunLog::step(const StepReport& report) {
   line += format("%8.1f ms  %8.0f tok/s  MFU ", result.ms, tokens_per_s);
   line += report.mfu ? format("%.1f%%", 100 * *report.mfu) : "n/a";
   line += format("  bubble %.1f%% (predicted %.1f%%)", 100 * report.bubble.bubble, 100 * report.bubble_predicted);
+  if (result.skipped) line += "  skipped: loss or norm is not finite";
+  if (report.scores.spike) {
+    line += format("  SPIKE: loss %+.1f, norm %+.1f standard deviations", report.scores.loss.value_or(0),
+                   report.scores.norm.value_or(0));
+  }
   text(line);
 }
 

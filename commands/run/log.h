@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "commands/run/spikes.h"
 #include "pipeline/measure/step_analysis.h"
 #include "pipeline/train/trainer.h"
 
@@ -18,7 +19,8 @@ struct StepReport {
   StepResult result;
   StepBubble bubble;
   double bubble_predicted = 0;
-  std::optional<double> mfu;   // model FLOPs utilisation, a fraction; nothing where the peak is not known
+  std::optional<double> mfu;  // model FLOPs utilisation, a fraction; nothing where the peak is not known
+  SpikeDetector::Scores scores;
   std::optional<bool> redone;  // optimistic steps: taken back and done again
 };
 

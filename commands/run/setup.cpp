@@ -166,6 +166,15 @@ Plan smallest_plan(const Options& options, const ModelConfig& model, int p, cons
   return make_plan(request);
 }
 
+void require_finite(Session& session, Trainer& trainer, const std::string& source) {
+  const std::string tensor = trainer.non_finite_parameter();
+  session.together([&] {
+    if (tensor.empty()) return;
+    throw std::invalid_argument(source + ": parameter " + tensor +
+                                " holds a value that is not finite; take an earlier checkpoint");
+  });
+}
+
 std::string model_line(const ModelConfig& model, const BatchShape& batch) {
   return "model: " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) + " heads, hidden " +
          std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "commands/cli/options.h"
+#include "commands/run/session.h"
 #include "pipeline/plan/execution_plan.h"
 #include "pipeline/planner/choose.h"
 #include "pipeline/train/trainer.h"
@@ -41,6 +42,10 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
 // One micro-batch of one replica on p ranks, everything recomputed that --recompute allows: no plan for these options
 // needs less in all, and units can be measured within it.
 Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device);
+
+// Collective; throws std::invalid_argument, as Session::together, naming the tensor of `source` that holds a value that
+// is not finite.
+void require_finite(Session& session, Trainer& trainer, const std::string& source);
 
 // One line for people: sizes of the model and of a step.
 std::string model_line(const ModelConfig& model, const BatchShape& batch);

@@ -1,10 +1,12 @@
 // The steps of a run.
 #include "commands/run/training_run.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <thread>
 
 #include "commands/run/command_line.h"
 #include "commands/run/step_meter.h"
@@ -104,6 +106,14 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
     throw;
   } catch (const PeerFailure& failure) {
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), failure.what());
+  } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
+    if (run.session.is_first()) {
+      const std::string newest = newest_checkpoint(run.options.run.output);
+      std::fprintf(stderr, "train_gpt: error: %s%s\n", failure.what(),
+                   newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(20));
+    }
   } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
     std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), failure.what());
     std::fflush(stderr);
@@ -129,6 +139,7 @@ int train(TrainingRun& run) try {
   const auto validates = [&](std::int64_t s) { return run.inputs.val_data && due(wanted.val_every, s); };
   const auto samples = [&](std::int64_t s) { return s > 0 && due(wanted.sample_every, s); };
   StepMeter meter(run);
+  SpikeDetector spikes;
   Batch batch, next;
   double loss = 0;  // of the last step
   if (const FoundCheckpoint& resumed = run.inputs.resumed; !resumed.folder.empty()) {
@@ -152,7 +163,10 @@ int train(TrainingRun& run) try {
     // Runs this rank's list, reduces the gradients, clips them, and updates the parameters.
     const StepResult result = run.trainer->step(step, batch, goes_ahead ? &next : nullptr);
     run.state->set_stepping(false);
-    run.log->step(meter.report(step, result));
+    StepReport report = meter.report(step, result);
+    report.scores = spikes.add(result.loss, result.grad_norm);
+    run.log->step(report);
+    if (report.scores.spike && run.session.is_first()) keep_before_spike(wanted.output);
 
     loss = result.loss;
     run.stopping.step_took(result.ms / 1000);

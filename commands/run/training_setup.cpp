@@ -64,6 +64,8 @@ void TrainingRun::fill_parameters() {
       trainer->load(ModelFile(options.model.init_file));
     }
   });
+  const std::string source = inputs.resumed.folder.empty() ? options.model.init_file : inputs.resumed.folder;
+  if (!source.empty()) require_finite(session, *trainer, source);
   if (inputs.resumed.folder.empty()) return;
   const std::string hash = trainer->parameter_hash();
   session.together([&] {
@@ -79,6 +81,7 @@ void TrainingRun::install_hooks() {
                                         options.run.stall_timeout, launch_from_environment().launched,
                                         [this] { return trainer->doing(); });
   trainer->set_hooks([this] { watchdog->while_computing(); }, [this] { watchdog->while_waiting(); });
+  trainer->set_max_skipped(options.run.max_skipped);
   trainer->set_votes([this] { return stopping.votes(); });
   ActionDelays delays(session.delays(), session.world().rank());
   const bool timed = session.is_timed();

@@ -142,7 +142,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   waits_for_ = nullptr;
   const StepResult result = read_report(step);
   updating.begin = device_.mark();
-  if (plan_.request.computes) update(step, result.grad_norm);  // clips
+  if (plan_.request.computes && !result.skipped) update(step, result.grad_norm);  // clips
   updating.end = device_.mark();
   if (plan_.request.computes) lowered_marks_.back() = updating;
   return result;
@@ -163,7 +163,13 @@ StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
   groups_.world->await(merged);
   waits_for_ = nullptr;
   StepResult result = read_report(step);
-  result.redone = !settle(step, result.grad_norm);
+  if (result.skipped) {
+    is_ahead_ = false;
+    executor_.take_back();
+    memory_.swap_parameters();
+  } else {
+    result.redone = !settle(step, result.grad_norm);
+  }
   if (plan_.request.computes) lowered_marks_.back() = updating;
   return result;
 }
@@ -236,9 +242,11 @@ StepResult Trainer::read_report(std::int64_t step) {
   }
   result.times = times_;
   if (computes && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))) {
-    throw std::runtime_error("step " + std::to_string(step) + ": the " +
-                             (std::isfinite(result.loss) ? "gradient norm" : "loss") +
-                             " is not finite. Lower --learning-rate, or start from an earlier checkpoint");
+    result.skipped = skips_left_-- > 0;
+    if (result.skipped) return result;
+    throw NotFinite("step " + std::to_string(step) + ": " + non_finite_number(parts.losses, parts.squared_sums) +
+                    " is not finite. Lower --learning-rate, start from an earlier checkpoint, or let --max-skipped N "
+                    "steps pass");
   }
   return result;
 }

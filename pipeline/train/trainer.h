@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,12 @@ struct OptimizerSettings {
 inline constexpr std::size_t kVotes = 12;
 using Votes = std::array<double, kVotes>;
 
+// Something is not a finite number. All ranks know, and throw it at the same place: one of them says so.
+class NotFinite : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 struct StepResult {
   double loss = 0;       // mean over all valid targets of the step, the same on all ranks; timed device: not a number
   double grad_norm = 0;  // before clipping; timed device: not a number
@@ -47,6 +54,7 @@ struct StepResult {
   double ms = 0;                     // from the step's start to the end of its update, on this rank
   std::span<const RankTimes> times;  // of every rank of the job; until the next step
   bool redone = false;               // optimistic: the update was taken back and done again with the true clip factor
+  bool skipped = false;              // loss or norm was not finite, so nothing was updated (set_max_skipped)
   Votes votes{};                     // of all ranks, summed (set_votes)
 };
 
@@ -82,13 +90,15 @@ class Trainer {
   void save(const std::string& path, Precision precision);
   void save_moments(const std::string& path);
 
-  // Collective; step counts from 0. Throws std::runtime_error if loss or norm is not finite.
+  // Collective; step counts from 0. Throws NotFinite if loss or norm is not finite.
   //
   // With PlanRequest::spare_parameters steps are optimistic if `next` is given, the batch of the step that the caller
   // takes immediately after this one: the parameters are updated on the assumption that nothing has to be clipped, and
   // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
   // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
   StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
+  // So many steps whose loss or norm is not finite update nothing instead.
+  void set_max_skipped(std::int64_t steps) { skips_left_ = steps; }
   // Asked at the end of each step for this rank's votes.
   void set_votes(std::function<Votes()> votes) { votes_ = std::move(votes); }
   // Mean loss over the valid targets of one batch of a step's size.
@@ -98,6 +108,8 @@ class Trainer {
   // Collective.
   void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
                 const std::function<void(std::int32_t)>& take);
+  // The name of a parameter that holds a value that is not finite; empty: all are finite. Collective.
+  std::string non_finite_parameter();
   // 16 hex digits over all parameters in canonical order; collective. Throws std::runtime_error naming rank and tensor
   // if some rank's copy of a parameter (replicas, second direction, tied head) is not its owner's, bit for bit.
   std::string parameter_hash();
@@ -135,6 +147,8 @@ class Trainer {
   ReportParts report_parts();
   void report_step();
   StepResult read_report(std::int64_t step);
+  std::string non_finite_number(std::span<const double> losses, std::span<const double> squared_sums) const;
+  void require_finite_loss(double loss);
   bool settle(std::int64_t step, double norm);
   void update(std::int64_t step, double norm);
   void update_ahead(std::int64_t step);
@@ -170,6 +184,7 @@ class Trainer {
   std::vector<RankTimes> times_;
   std::vector<ActionMarks> last_marks_;
   double clock_ahead_ms_ = 0;
+  std::int64_t skips_left_ = 0;
   std::function<Votes()> votes_ = [] { return Votes{}; };
 };
 

@@ -2,6 +2,8 @@
 #include "pipeline/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "pipeline/train/sampling.h"
 
@@ -15,11 +17,14 @@ double Trainer::validate(const Batch& batch) {
                              0.0);
   micro_batch_losses(losses, plan_.validation.actions(groups_.rank()));
   groups_.world->merge_host(losses);
-  return mean_loss(losses);
+  const double loss = mean_loss(losses);
+  require_finite_loss(loss);
+  return loss;
 }
 
 void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
                        const std::function<void(std::int32_t)>& take) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const BatchShape& shape = plan_.request.batch;
   for (std::int64_t k = 0; k < count; ++k) {
     const auto length = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), shape.seq_len);
@@ -31,8 +36,13 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double
     }
     executor_.next_logits(length - 1);
     std::vector<double> drawn(1, 0.0);  // by one rank; a sum with zeros elsewhere tells the others
-    if (draws_tokens()) drawn[0] = sample_token(next_logits(), temperature, uniform_number(seed, k));
+    if (draws_tokens()) {
+      const std::vector<float> logits = next_logits();
+      const bool finite = std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
+      drawn[0] = finite ? sample_token(logits, temperature, uniform_number(seed, k)) : kNone;
+    }
     groups_.world->merge_host(drawn);
+    if (!std::isfinite(drawn[0])) require_finite_loss(drawn[0]);
     ids.push_back(static_cast<std::int32_t>(drawn[0]));
     take(ids.back());
   }

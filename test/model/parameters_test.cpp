@@ -253,4 +253,16 @@ TEST(Initialise, ArenasOfAnyPartitionHoldTheSameTensors) {
   }
 }
 
+TEST(Parameters, TheNumberOfElementsIsTheSumOfTheTensors) {
+  for (const bool tied : {true, false}) {
+    for (const ModelConfig& config :
+         {ModelConfig{.layers = 1, .heads = 1, .hidden = 3, .vocab = 5, .max_seq_len = 7, .tied = tied},
+          ModelConfig{.layers = 5, .heads = 2, .hidden = 8, .vocab = 300, .max_seq_len = 1, .tied = tied}}) {
+      std::int64_t sum = 0;
+      for (const TensorInfo& tensor : model_tensors(config)) sum += tensor.elements;
+      EXPECT_EQ(element_count(config), sum);
+    }
+  }
+}
+
 }  // namespace
