@@ -44,7 +44,7 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
     std::vector<std::string> files;
     for (const TokenFile& shard : inputs.train_data->shards()) files.push_back(shard.path());
     inputs.manifest = manifest_of_run(options, inputs.model, batch, inputs.train_data->window_count(),
-                                      identities_of(files), "summation rules 1");
+                                      identities_of(files), to_string(session.device().arithmetic()));
     inputs.manifest.run = inputs.folder->run();
   } else if (options.data.val_data.empty()) {
     throw std::invalid_argument("evaluate needs --val-data GLOB, the token files to evaluate on");
