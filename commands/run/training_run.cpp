@@ -111,9 +111,10 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
       const std::string newest = newest_checkpoint(run.options.run.output);
       std::fprintf(stderr, "train_gpt: error: %s%s\n", failure.what(),
                    newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
-    } else {
-      std::this_thread::sleep_for(std::chrono::seconds(20));
+      std::fflush(stderr);
     }
+    // The launcher drops what it has not passed on when a job is aborted.
+    std::this_thread::sleep_for(run.session.is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
   } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
     std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), failure.what());
     std::fflush(stderr);
