@@ -349,13 +349,22 @@ void Executor::rehearse() {
       if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
     }
   };
-  if (plan_.request.training) {
+  for (int time = 0; plan_.request.training && time < times_to_rehearse(); ++time) {
     rehearse_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
-  } else {
-    rehearse_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
   }
+  rehearse_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
   rehearse_list(ForwardUse::generation, plan_.generation, rank_plan_.generation);
   forget_list();
+}
+
+// A product that sets a gradient and one that adds to it are different kernels: until a micro-batch has added.
+int Executor::times_to_rehearse() const {
+  const BatchShape& batch = plan_.request.batch;
+  const int groups = memory_.group_gradients() != nullptr ? batch.groups : 1;
+  for (int mb = 1; mb < batch.micro_batches; ++mb) {
+    if (!ends_group(mb - 1, batch.micro_batches, groups)) return mb + 1;
+  }
+  return 1;
 }
 
 // The host may be ahead of the device: what holds the rank up is the first message that has not arrived.

@@ -50,9 +50,10 @@ class Executor {
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
   void run_alone(const Action& action, float dloss);
 
-  // Runs the first action of every kind of every stage alone, of the training list (else of validation) and of
-  // generation, on whatever is in memory: what a device sets up when an operation first runs (code, plans of products)
-  // is then there before any message waits. Tokens and targets are in memory before; gradients are added as always.
+  // Runs the actions of one micro-batch of every stage alone, of the lists of training, validation and generation, on
+  // whatever is in memory, so often that gradients are both set and added to: what a device sets up when an operation
+  // first runs (code, plans of products) is then there before any message waits. Tokens and targets are in memory
+  // before; gradients are added as always.
   void rehearse();
 
   // Called within the working time of every action, before it starts, with its position in the list: for delays that
@@ -103,6 +104,7 @@ class Executor {
   void wait_for(const ActionPlan& plan);
   std::size_t place_of(int stage) const;
   void work(const Action& action, const ActionPlan& plan);
+  int times_to_rehearse() const;
   int micro_batches_before(const Action& action) const;
   bool begins_group(const Action& action) const;
   void clear_gradients();

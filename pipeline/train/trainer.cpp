@@ -65,6 +65,7 @@ void Trainer::load_zeros() {
 void Trainer::rehearse() {
   load_zeros();
   executor_.rehearse();
+  rehearse_reductions();
   memory_.zero_gradients();
   device_.synchronize();
 }

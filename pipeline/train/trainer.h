@@ -137,6 +137,7 @@ class Trainer {
                       const std::function<void()>& write_own);
   void load_zeros();
   void rehearse();
+  void rehearse_reductions();
   void load_tokens(const Batch& batch);
   float dloss() const;
   StepResult norm_then_update(std::int64_t step);

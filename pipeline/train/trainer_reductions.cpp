@@ -64,6 +64,17 @@ void Trainer::issue(const LoweredAction& action) {
   }
 }
 
+// Each as it will run: NCCL connects the ranks of a communicator by the size of what it sums.
+void Trainer::rehearse_reductions() {
+  if (!plan_.request.training) return;
+  for (const LoweredAction& action : lowered_) {
+    issue(action);
+    if (reducing_ != nullptr) reducing_->await(reduction_);
+    reducing_ = nullptr;
+    device_.synchronize();  // the next may connect only when nothing is on its way
+  }
+}
+
 void Trainer::finish_reduction() {
   if (reducing_ == nullptr) return;
   LoweredMarks& marks = lowered_marks_[issued_ - 1];

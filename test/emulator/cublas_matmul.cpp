@@ -169,6 +169,13 @@ void run_one(const Matmul& p, float alpha, float beta, std::int64_t batch) {
   store(p.d, values, batch);
 }
 
+// What decides which kernel runs, as far as a program can tell: sizes, transposes, types and epilogue, and whether
+// the product is added to C.
+std::string kind_of(const Matmul& p, float beta) {
+  const char* adds = p.scalars_on_device ? ", beta on the device" : beta != 0.0F ? ", beta not 0" : ", beta 0";
+  return describe(p) + adds;
+}
+
 float scalar(const Matmul& p, const float* value, const char* name) {
   if (p.scalars_on_device) device_reads(value, sizeof(float), name);
   return *value;
@@ -229,7 +236,7 @@ std::string describe(const Matmul& p) {
 void enqueue_matmul(const Matmul& matmul, cudaStream_t stream) {
   const float alpha_now = matmul.scalars_on_device ? 0.0F : *matmul.alpha;
   const float beta_now = matmul.scalars_on_device ? 0.0F : *matmul.beta;
-  first_product(describe(matmul));
+  first_product(kind_of(matmul, beta_now));
   enqueue(stream, describe(matmul), [p = matmul, alpha_now, beta_now] {
     const float alpha = p.scalars_on_device ? scalar(p, p.alpha, "alpha") : alpha_now;
     const float beta = p.scalars_on_device ? scalar(p, p.beta, "beta") : beta_now;

@@ -44,6 +44,14 @@ void first_product(const std::string& what) {
                      "Run it once before");
 }
 
+void first_collective(const std::string& what) {
+  static std::set<std::string> run;
+  if (!run.insert(what).second) return;
+  require_no_message(what,
+                     "the first collective of its kind and size may connect its ranks for another of NCCL's "
+                     "algorithms, and blocks the host meanwhile. Run it once before");
+}
+
 void allocates(const std::string& what) { require_no_message(what, "it may wait for an idle device. Allocate before"); }
 
 }  // namespace emulator

@@ -25,7 +25,7 @@ bool reduces(CallKind kind) {
 
 bool has_root(CallKind kind) { return kind == CallKind::broadcast || kind == CallKind::reduce; }
 
-std::string describe(const Header& header) {
+std::string describe_kind(const Header& header) {
   const auto kind = static_cast<CallKind>(header.kind);
   std::string text = call_name(kind) + "(" + std::to_string(header.count) + " x " +
                      nccl_type_name(static_cast<ncclDataType_t>(header.type));
@@ -33,8 +33,10 @@ std::string describe(const Header& header) {
   if (has_root(kind)) text += " root " + std::to_string(header.root);
   if (kind == CallKind::send) text += " to rank " + std::to_string(header.root);
   if (kind == CallKind::receive) text += " from rank " + std::to_string(header.root);
-  return text + ") #" + std::to_string(header.sequence);
+  return text + ")";
 }
+
+std::string describe(const Header& header) { return describe_kind(header) + " #" + std::to_string(header.sequence); }
 
 }  // namespace
 
@@ -66,6 +68,7 @@ Header Call::header() const {
 }
 
 std::string Call::describe() const { return nccl::describe(header()); }
+std::string Call::describe_kind() const { return nccl::describe_kind(header()); }
 
 Channel Call::outgoing() const {
   if (is_collective(kind)) return Channel::collective;

@@ -33,6 +33,8 @@ class Call {
 
   // "ncclRecv(4096 x bfloat16 from rank 1) #7"
   std::string describe() const;
+  // The same without its number.
+  std::string describe_kind() const;
   // Bytes read and written.
   std::size_t send_bytes() const;
   std::size_t receive_bytes() const;

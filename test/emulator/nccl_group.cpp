@@ -6,6 +6,7 @@
 #include <list>
 
 #include "counters.h"
+#include "first_use.h"
 #include "nccl_connect.h"
 #include "nccl_refusal.h"
 #include "nccl_watch.h"
@@ -138,6 +139,9 @@ void advance_launches() {
 
 ncclResult_t launch_calls(std::vector<std::unique_ptr<Call>> calls) {
   if (calls.empty()) return ncclSuccess;
+  for (const auto& call : calls) {
+    if (is_collective(call->kind)) first_collective(call->describe_kind() + " on " + call->communicator->describe());
+  }
   const bool blocking = is_blocking(calls);
   std::string what = "ncclGroupEnd: connecting for the first use of " + calls.front()->describe() + " on " +
                      calls.front()->communicator->describe();

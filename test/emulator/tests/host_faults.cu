@@ -182,6 +182,20 @@ void first_product_behind_a_message() {
   const float one = 1, zero = 0;
   cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, matrix, 4, matrix, 4, &zero, matrix + 16, 4);
 }
+void accumulating_product_behind_a_message() {
+  cublasHandle_t handle = nullptr;
+  cublasCreate(&handle);
+  float* matrix = device_floats();
+  const float one = 1, zero = 0;
+  const auto multiply = [&](const float* beta) {
+    cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, matrix, 4, matrix, 4, beta, matrix + 16, 4);
+  };
+  multiply(&zero);
+  cudaDeviceSynchronize();
+  message_for_ever();
+  multiply(&zero);  // known
+  multiply(&one);   // another kernel
+}
 void allocation_behind_a_message() {
   message_for_ever();
   device_floats();
@@ -225,6 +239,7 @@ std::vector<Fault> host_faults() {
       everywhere("destroyed-stream", destroyed_stream, {"invalid-stream"}),
       everywhere("first-launch-behind-a-message", first_launch_behind_a_message, {"first-use"}),
       everywhere("first-product-behind-a-message", first_product_behind_a_message, {"first-use"}),
+      everywhere("accumulating-product-behind-a-message", accumulating_product_behind_a_message, {"first-use"}),
       everywhere("allocation-behind-a-message", allocation_behind_a_message, {"first-use"}),
       everywhere("operation-that-never-ends", operation_that_never_ends, {"watchdog"}),
   };

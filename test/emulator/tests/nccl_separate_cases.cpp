@@ -84,6 +84,21 @@ void deadlock_of_first_uses() {
   CUDA(cudaDeviceSynchronize());
 }
 
+// NCCL may connect for it, while a sum is on its way.
+void sum_of_another_size_behind_a_sum() {
+  ncclComm_t communicator = make_communicator();
+  Device<float> data(1024, 1.0F);
+  cudaStream_t stream = make_stream();
+  const auto sum = [&](std::size_t count) {
+    NCCL(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, communicator, stream));
+  };
+  sum(4);
+  CUDA(cudaDeviceSynchronize());
+  sum(4);
+  sum(1024);
+  CUDA(cudaDeviceSynchronize());
+}
+
 void deadlock_with_host() {
   ncclComm_t world = make_communicator();
   Device<float> out(16, 1.0F), in(16);
@@ -245,6 +260,7 @@ constexpr Case kCases[] = {{"mismatched_count", mismatched_count},
                            {"deadlock_of_sends", deadlock_of_sends},
                            {"deadlock_of_two_communicators", deadlock_of_two_communicators},
                            {"deadlock_of_first_uses", deadlock_of_first_uses},
+                           {"sum_of_another_size_behind_a_sum", sum_of_another_size_behind_a_sum},
                            {"deadlock_with_host", deadlock_with_host},
                            {"deadlock_of_creation", deadlock_of_creation},
                            {"early_reader_sees_nan", early_reader_sees_nan},

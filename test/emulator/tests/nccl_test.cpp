@@ -118,6 +118,7 @@ struct Fault {
   const char* name;
   int ranks;
   std::vector<const char*> reports;
+  const char* environment = "";
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
@@ -125,7 +126,7 @@ void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 class NcclFaults : public testing::TestWithParam<Fault> {};
 
 TEST_P(NcclFaults, IsReported) {
-  const Outcome outcome = run(GetParam().ranks, GetParam().name);
+  const Outcome outcome = run(GetParam().ranks, GetParam().name, GetParam().environment);
   EXPECT_NE(outcome.status, 0) << outcome.output;
   for (const char* report : GetParam().reports) {
     EXPECT_NE(outcome.output.find(report), std::string::npos) << report << "\n" << outcome.output;
@@ -160,6 +161,10 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"deadlock_of_first_uses",
               2,
               {"[nccl-deadlock] rank 0", "[nccl-deadlock] rank 1", "connecting for the first use of ncclAllReduce"}},
+        Fault{"sum_of_another_size_behind_a_sum",
+              2,
+              {"error [first-use]: ncclAllReduce(1024 x float32 sum)", "while ncclAllReduce(4 x float32 sum)"},
+              "EMULATOR_FIRST_USE=1"},
         Fault{"deadlock_with_host",
               2,
               {"[nccl-deadlock] rank 0", "host: in MPI_Barrier", "[nccl-deadlock] rank 1",
