@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/multiprocessors.h"
 #include "kernels/cuda/operation_parts.h"
 
 namespace train_gpt::cuda {
@@ -60,12 +61,21 @@ MatrixProducts::~MatrixProducts() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
+void MatrixProducts::open() {
+  CUBLAS_CHECK(cublasLtCreate(&handle_));
+  int gpu = 0, all = 0;
+  CUDA_CHECK(cudaGetDevice(&gpu));
+  CUDA_CHECK(cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
+  multiprocessors_ = std::max(1, all - kLeftToMessages);
+}
+
 void MatrixProducts::describe(Plan& plan, const Product& product) {
-  if (handle_ == nullptr) CUBLAS_CHECK(cublasLtCreate(&handle_));
+  if (handle_ == nullptr) open();
   CUBLAS_CHECK(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, product.op_a);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, product.op_b);
   set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, multiprocessors_);
   if (has_auxiliary(product.epilogue)) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.m);
   const bool plain_a = product.op_a == CUBLAS_OP_N, plain_b = product.op_b == CUBLAS_OP_N;
   plan.a = layout(inputs_, plain_a ? product.m : product.k, plain_a ? product.k : product.m);

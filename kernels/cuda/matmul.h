@@ -66,12 +66,14 @@ class MatrixProducts {
     bool searched = false;
     bool found = false;
   };
+  void open();
   void describe(Plan& plan, const Product& product);
   void find_algorithm(Plan& plan, const Product& product);
 
   cudaDataType inputs_;
   void* workspace_ = nullptr;
   cublasLtHandle_t handle_ = nullptr;
+  std::int32_t multiprocessors_ = 0;  // that products count on
   std::map<Product, Plan> plans_;
 };
 

@@ -12,6 +12,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/compute_stream.h"
 #include "kernels/cuda/host_wait.h"
+#include "kernels/cuda/multiprocessors.h"
 #include "kernels/cuda/nccl_collectives.h"
 #include "kernels/cuda/nccl_link.h"
 #include "kernels/cuda/setup_deadline.h"
@@ -20,10 +21,6 @@
 namespace train_gpt {
 namespace cuda {
 namespace {
-
-// Blocks of an NCCL kernel: each carries some 20 GB/s over NVLink and, while its peer is late, holds a multiprocessor.
-constexpr int kChannelCtas = 4;
-constexpr int kCollectiveCtas = 8;
 
 class NcclCommunicator final : public ForwardingCommunicator {
  public:

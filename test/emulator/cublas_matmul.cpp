@@ -8,6 +8,7 @@
 
 #include "first_use.h"
 #include "memory.h"
+#include "multiprocessors.h"
 #include "stream.h"
 
 namespace emulator::cublas {
@@ -240,6 +241,7 @@ void enqueue_matmul(const Matmul& matmul, cudaStream_t stream) {
   enqueue(stream, describe(matmul), [p = matmul, alpha_now, beta_now] {
     const float alpha = p.scalars_on_device ? scalar(p, p.alpha, "alpha") : alpha_now;
     const float beta = p.scalars_on_device ? scalar(p, p.beta, "beta") : beta_now;
+    if (p.multiprocessors >= 0) require_multiprocessors(p.multiprocessors, describe(p));
     if (p.workspace_bytes != 0) {  // whoever kept something there finds NaN
       device_writes(p.workspace, p.workspace_bytes, "workspace");
       std::memset(p.workspace, 0xFF, p.workspace_bytes);

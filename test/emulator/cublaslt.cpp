@@ -59,6 +59,7 @@ Matmul problem_of(const char* call, const MatmulFields& fields) {
   p.bias = fields.bias;
   p.bias_type = fields.bias_type;
   p.bias_stride = fields.bias_stride;
+  p.multiprocessors = fields.multiprocessors;
   p.auxiliary = fields.auxiliary;
   p.auxiliary_type = fields.auxiliary_type;
   p.auxiliary_leading_dimension = fields.auxiliary_leading_dimension;

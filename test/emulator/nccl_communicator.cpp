@@ -42,6 +42,7 @@ ncclComm_t new_communicator(int collecting_rank, const Hello& hello, const ncclC
   cudaGetDevice(&communicator->device);
   if (config != nullptr) {
     communicator->blocking = config->blocking != 0;
+    if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT) communicator->ctas = config->maxCTAs;
     if (config->commName != nullptr) communicator->name = config->commName;
   }
   communicator->meeting = std::make_unique<Meeting>(collecting_rank, hello);

@@ -36,6 +36,8 @@ struct ncclComm {
   int device = 0;
   std::vector<int> world_ranks;  // of its members
   bool blocking = true;
+  int ctas =
+      16;  // ncclConfig_t::maxCTAs: multiprocessors that one of its kernels may hold; unset: as NCCL likes on NVLink
   emulator::nccl::CommunicatorState state = emulator::nccl::CommunicatorState::creating;
   ncclResult_t asynchronous_error = ncclSuccess;
   std::unique_ptr<emulator::nccl::Meeting> meeting;  // while creating

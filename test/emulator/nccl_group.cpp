@@ -7,6 +7,7 @@
 
 #include "counters.h"
 #include "first_use.h"
+#include "multiprocessors.h"
 #include "nccl_connect.h"
 #include "nccl_refusal.h"
 #include "nccl_watch.h"
@@ -43,6 +44,19 @@ bool may_start(const Batch& batch, std::size_t index) {
   return true;
 }
 
+std::string describe(const Batch& batch);
+
+void begin(Batch& batch) {
+  batch.runs = true;
+  hold_multiprocessors(batch.communicator->ctas, describe(batch));
+}
+
+void end(Batch& batch) {
+  if (batch.runs) release_multiprocessors(batch.communicator->ctas);
+  batch.runs = false;
+  batch.done = true;
+}
+
 // The part of the batch on one of its streams: each call is worked on by its own stream's operation.
 bool advance(const std::shared_ptr<Batch>& batch, std::size_t stream) {
   serve_meetings();
@@ -53,6 +67,7 @@ bool advance(const std::shared_ptr<Batch>& batch, std::size_t stream) {
   const bool reached_by_all =
       std::all_of(batch->reached.begin(), batch->reached.end(), [](bool reached) { return reached; });
   if (queue.front() == batch && reached_by_all) {
+    if (!batch->runs) begin(*batch);
     for (std::size_t i = 0; i < batch->calls.size(); ++i) {
       Call& call = *batch->calls[i];
       if (call.stream != batch->streams[stream]) continue;
@@ -60,7 +75,7 @@ bool advance(const std::shared_ptr<Batch>& batch, std::size_t stream) {
       if (call.started()) call.advance();
     }
     if (std::all_of(batch->calls.begin(), batch->calls.end(), [](const auto& call) { return call->done(); })) {
-      batch->done = true;
+      end(*batch);
       queue.pop_front();
       return true;
     }
@@ -239,7 +254,7 @@ void abandon_batches(ncclComm& communicator) {
   launches.remove_if([&](const Launch& launch) { return launch.concerns(&communicator); });
   for (const auto& batch : communicator.batches) {
     for (const auto& call : batch->calls) call->abandon();
-    batch->done = true;
+    end(*batch);
   }
   communicator.batches.clear();
   communicator.receivers.clear();

@@ -22,6 +22,7 @@ struct Batch {
   std::vector<std::unique_ptr<Call>> calls;  // in order of issue
   std::vector<cudaStream_t> streams;
   std::vector<bool> reached;  // by stream: everything before the batch is done
+  bool runs = false;          // and holds multiprocessors
   bool done = false;
 };
 
