@@ -45,6 +45,7 @@ template <typename Float>
 void CudaDevice<Float>::from_float(void* out, const float* in, std::int64_t n) {
   if constexpr (std::is_same_v<Float, bf16>) {
     elementwise(Conversion<bf16, float>{low(out), in}, n, stream_);
+    progress();
   } else {
     copy(out, in, n * 4);
   }
@@ -54,6 +55,7 @@ template <typename Float>
 void CudaDevice<Float>::to_float(float* out, const void* in, std::int64_t n) {
   if constexpr (std::is_same_v<Float, bf16>) {
     elementwise(Conversion<float, bf16>{out, low(in)}, n, stream_);
+    progress();
   } else {
     copy(out, in, n * 4);
   }
@@ -62,6 +64,7 @@ void CudaDevice<Float>::to_float(float* out, const void* in, std::int64_t n) {
 template <typename Float>
 void CudaDevice<Float>::add(float* out, const float* in, std::int64_t n) {
   elementwise(Sum{out, in}, n, stream_);
+  progress();
 }
 
 TRAIN_GPT_FOR_FLOAT_AND_BF16(from_float)

@@ -151,6 +151,8 @@ bool is_cuda(const Device& device) { return dynamic_cast<const WithStream*>(&dev
 
 cudaStream_t compute_stream(const Device& device) { return dynamic_cast<const WithStream&>(device).stream(); }
 
+std::int64_t operations_enqueued(const Device& device) { return dynamic_cast<const WithStream&>(device).enqueued(); }
+
 }  // namespace cuda
 
 GpuCount count_gpus() {

@@ -37,6 +37,8 @@ class Stream {
 class WithStream : public Device {
  public:
   virtual cudaStream_t stream() const = 0;
+  // Operations enqueued so far.
+  virtual std::int64_t enqueued() const = 0;
 };
 
 template <typename Float>
@@ -49,16 +51,19 @@ class CudaDevice final : public WithStream {
   bool sets_up_on_first_use() const override { return true; }
   Precision precision() const override { return std::is_same_v<Float, bf16> ? Precision::bf16 : Precision::fp32; }
   cudaStream_t stream() const override { return stream_; }
+  std::int64_t enqueued() const override { return enqueued_; }
 
   void* allocate(std::int64_t bytes) override;
   // Waits for what may still use the memory.
   void release(void* pointer) override { cudaFree(pointer); }
   void zero(void* out, std::int64_t bytes) override {
     if (bytes > 0) CUDA_CHECK(cudaMemsetAsync(out, 0, static_cast<std::size_t>(bytes), stream_));
+    progress();
   }
   void copy(void* out, const void* in, std::int64_t bytes) override {
     if (bytes <= 0 || out == in) return;
     CUDA_CHECK(cudaMemcpyAsync(out, in, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream_));
+    progress();
   }
   void to_device(void* out, const void* host, std::int64_t bytes) override { staging_.copy(out, host, bytes, stream_); }
   void to_host(void* host, const void* in, std::int64_t bytes) override {
@@ -158,7 +163,9 @@ class CudaDevice final : public WithStream {
   void weight_gradient(float* dweight, float* dbias, const void* in, const void* dout, bool first, std::int64_t N,
                        std::int64_t C, std::int64_t OC);
 
-  void progress() const {
+  // At the end of every operation.
+  void progress() {
+    ++enqueued_;
     if (progress_) progress_();
   }
 
@@ -175,6 +182,7 @@ class CudaDevice final : public WithStream {
   MatrixProducts products_{sizeof(Float) == 2 ? CUDA_R_16BF : CUDA_R_32F};
   char* scratch_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
+  std::int64_t enqueued_ = 0;
   std::function<void()> progress_;
 };
 

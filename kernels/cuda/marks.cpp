@@ -21,20 +21,20 @@ double now_ms() {
 
 }  // namespace
 
-Marks::Marks(cudaStream_t stream) : stream_(stream), marks_(kKept), bases_(kBases) { renew_base(); }
+// All at once: steps after the first make no events.
+Marks::Marks(cudaStream_t stream) : stream_(stream), marks_(kKept), bases_(kBases) {
+  for (Mark& mark : marks_) CUDA_CHECK(cudaEventCreate(&mark.event));
+  for (Base& base : bases_) CUDA_CHECK(cudaEventCreate(&base.event));
+  renew_base();
+}
 
 Marks::~Marks() {
-  for (const Mark& mark : marks_) {
-    if (mark.event != nullptr) cudaEventDestroy(mark.event);
-  }
-  for (const Base& base : bases_) {
-    if (base.event != nullptr) cudaEventDestroy(base.event);
-  }
+  for (const Mark& mark : marks_) cudaEventDestroy(mark.event);
+  for (const Base& base : bases_) cudaEventDestroy(base.event);
 }
 
 std::int64_t Marks::record() {
   Mark& mark = marks_[static_cast<std::size_t>(next_mark_ % kKept)];
-  if (mark.event == nullptr) CUDA_CHECK(cudaEventCreate(&mark.event));
   CUDA_CHECK(cudaEventRecord(mark.event, stream_));
   mark.base = next_base_ - 1;
   return next_mark_++;
@@ -62,7 +62,6 @@ void Marks::renew_base() {
     return;
   }
   Base& base = bases_[static_cast<std::size_t>(next_base_ % kBases)];
-  if (base.event == nullptr) CUDA_CHECK(cudaEventCreate(&base.event));
   CUDA_CHECK(cudaEventRecord(base.event, stream_));
   cudaError_t status = cudaErrorNotReady;  // for microseconds: the stream is idle
   while ((status = cudaEventQuery(base.event)) == cudaErrorNotReady) (void)cudaGetLastError();

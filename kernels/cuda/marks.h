@@ -39,7 +39,7 @@ class Marks {
   static constexpr std::int64_t kBases = 256;
 
   cudaStream_t stream_;
-  std::vector<Mark> marks_;  // rings; events are made on first use
+  std::vector<Mark> marks_;  // rings
   std::vector<Base> bases_;
   std::int64_t next_mark_ = 0, next_base_ = 0;
 };

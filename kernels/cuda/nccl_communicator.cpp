@@ -24,8 +24,11 @@ namespace {
 
 class NcclCommunicator final : public ForwardingCommunicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> host, cudaStream_t compute)
-      : ForwardingCommunicator(std::move(host)), compute_(compute), run_ahead_(compute) {
+  NcclCommunicator(std::unique_ptr<Communicator> host, const Device& device)
+      : ForwardingCommunicator(std::move(host)),
+        device_(device),
+        compute_(compute_stream(device)),
+        run_ahead_(compute_) {
     inner().set_idle_hook([this] {
       check_failures();
       idle();
@@ -58,16 +61,13 @@ class NcclCommunicator final : public ForwardingCommunicator {
   void await(Ticket ticket) override {
     if (ticket == 0) return;
     if (ticket < 0) return await_until([&] { return merge_done(ticket); });
-    if (run_ahead_.oldest() != nullptr) wait_on_host(run_ahead_.oldest());
     link_of(ticket).side().await(number_of(ticket));
-    run_ahead_.record();
   }
-  void catch_up() override {
-    if (run_ahead_.newest() != nullptr) wait_on_host(run_ahead_.newest());
-  }
+  void catch_up() override { wait_on_host(run_ahead_.mark_all()); }
   // NCCL needs no help to move. Failures are asked for every few milliseconds, and MPI, which is idle within a step,
   // as seldom.
   void progress() override {
+    keep_near_to_the_gpu();
     const auto now = std::chrono::steady_clock::now();
     if (now - last_look_ < std::chrono::milliseconds(2)) return;
     last_look_ = now;
@@ -91,7 +91,7 @@ class NcclCommunicator final : public ForwardingCommunicator {
     return ticket;
   }
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return std::make_unique<NcclCommunicator>(inner().split(color, key), compute_);
+    return std::make_unique<NcclCommunicator>(inner().split(color, key), device_);
   }
 
  private:
@@ -134,6 +134,12 @@ class NcclCommunicator final : public ForwardingCommunicator {
     return true;
   }
 
+  // Called after every operation. Whoever waits here enqueues nothing, so that this ends at once when it calls itself.
+  void keep_near_to_the_gpu() {
+    const std::int64_t enqueued = operations_enqueued(device_);
+    if (run_ahead_.is_due(enqueued)) wait_on_host(run_ahead_.mark(enqueued));
+  }
+
   void wait_on_host(cudaEvent_t event) {
     poll_until([&] {
       if (happened(event)) return true;
@@ -150,6 +156,7 @@ class NcclCommunicator final : public ForwardingCommunicator {
     if (collective_link_ != nullptr) collective_link_->check_failure();
   }
 
+  const Device& device_;
   cudaStream_t compute_;
   RunAhead run_ahead_;
   std::vector<std::unique_ptr<NcclLink>> channels_;  // null: neither end is this rank
@@ -232,7 +239,7 @@ void NcclCommunicator::open_collectives(std::int64_t /*most_elements*/) {
 }  // namespace cuda
 
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host, const Device& device) {
-  return std::make_unique<cuda::NcclCommunicator>(std::move(host), cuda::compute_stream(device));
+  return std::make_unique<cuda::NcclCommunicator>(std::move(host), device);
 }
 
 }  // namespace train_gpt

@@ -34,6 +34,7 @@ void CudaDevice<Float>::squared_sums(double* sums, const float* x, std::int64_t 
   if (n == 0) return;
   squared_sums_kernel<<<blocks_for(n, kAtomElements), kThreads, 0, stream_>>>(sums, x, n);
   CUDA_CHECK(cudaGetLastError());
+  progress();
 }
 
 TRAIN_GPT_FOR_FLOAT_AND_BF16(squared_sums)

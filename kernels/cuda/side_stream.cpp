@@ -39,9 +39,9 @@ std::int64_t SideStream::close() {
   return first_ + static_cast<std::int64_t>(closed_.size()) - 1;
 }
 
-// Events return once their operation is complete and awaited: nobody will ask what they stand for.
+// Events return once their operation is complete, and awaited or known to be complete: nobody will ask for more.
 cudaEvent_t SideStream::unused_event() {
-  while (!closed_.empty() && closed_.front().awaited && happened(closed_.front().event)) {
+  while (!closed_.empty() && closed_.front().settled && happened(closed_.front().event)) {
     unused_.push_back(closed_.front().event);
     closed_.pop_front();
     ++first_;
@@ -61,36 +61,40 @@ SideStream::Closed* SideStream::find(std::int64_t number) {
 }
 
 bool SideStream::done(std::int64_t number) {
-  const Closed* closed = find(number);
-  return closed == nullptr || happened(closed->event);
+  Closed* closed = find(number);
+  if (closed == nullptr) return true;
+  const bool done = happened(closed->event);
+  closed->settled = closed->settled || done;
+  return done;
 }
 
 void SideStream::await(std::int64_t number) {
   Closed* closed = find(number);
   if (closed == nullptr) return;
   CUDA_CHECK(cudaStreamWaitEvent(compute_, closed->event, 0));
-  closed->awaited = true;
+  closed->settled = true;
 }
 
-RunAhead::RunAhead(cudaStream_t compute) : compute_(compute), events_(kDepth) {
+RunAhead::RunAhead(cudaStream_t compute) : compute_(compute), events_(kMarks) {
   for (cudaEvent_t& event : events_) CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventCreateWithFlags(&all_, cudaEventDisableTiming));
 }
 
 RunAhead::~RunAhead() {
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  cudaEventDestroy(all_);
 }
 
-cudaEvent_t RunAhead::oldest() const {
-  return recorded_ < kDepth ? nullptr : events_[static_cast<std::size_t>(recorded_ % kDepth)];
+cudaEvent_t RunAhead::mark(std::int64_t enqueued) {
+  marked_at_ = enqueued;
+  CUDA_CHECK(cudaEventRecord(events_[static_cast<std::size_t>(marks_ % kMarks)], compute_));
+  ++marks_;
+  return events_[static_cast<std::size_t>(marks_ % kMarks)];  // never recorded: has happened
 }
 
-void RunAhead::record() {
-  CUDA_CHECK(cudaEventRecord(events_[static_cast<std::size_t>(recorded_ % kDepth)], compute_));
-  ++recorded_;
-}
-
-cudaEvent_t RunAhead::newest() const {
-  return recorded_ == 0 ? nullptr : events_[static_cast<std::size_t>((recorded_ - 1) % kDepth)];
+cudaEvent_t RunAhead::mark_all() {
+  CUDA_CHECK(cudaEventRecord(all_, compute_));
+  return all_;
 }
 
 }  // namespace train_gpt::cuda

@@ -7,6 +7,8 @@
 #include <deque>
 #include <vector>
 
+#include "kernels/cuda/compute_stream.h"
+
 namespace train_gpt::cuda {
 
 class SideStream {
@@ -31,7 +33,7 @@ class SideStream {
  private:
   struct Closed {
     cudaEvent_t event = nullptr;
-    bool awaited = false;
+    bool settled = false;  // awaited by the compute stream, or known to the host to be done
   };
 
   cudaEvent_t unused_event();
@@ -45,30 +47,35 @@ class SideStream {
   std::vector<cudaEvent_t> unused_;
 };
 
-// Keeps the host at most kDepth awaits ahead of the compute stream. Far enough that the GPU never runs dry; near enough
-// that a rank whose GPU waits for a lost peer notices it on the host, where the watchdog is, instead of filling the
-// launch queue until a launch blocks for ever.
+// Keeps the host so near to the compute stream that the GPU's launch queue (1,024 entries) never fills: a launch into a
+// full queue blocks the host inside the driver, where no watchdog sees that the GPU waits for a lost peer. Counted in
+// operations, because an action of many layers launches more than the queue holds. Far enough ahead, too, that the GPU
+// never runs dry.
 class RunAhead {
  public:
-  static constexpr int kDepth = 8;
+  // The host is at most (kMarks + 1) * kOperations ahead.
+  static constexpr std::int64_t kOperations = 32;
+  static constexpr int kMarks = 4;
+  static_assert((kMarks + 1) * kOperations * kMostLaunches < 1024);
 
   explicit RunAhead(cudaStream_t compute);
   ~RunAhead();
   RunAhead(const RunAhead&) = delete;
   RunAhead& operator=(const RunAhead&) = delete;
 
-  // The event behind the await that was made kDepth awaits ago (null: there was none), to be waited for before
-  // record().
-  cudaEvent_t oldest() const;
-  // Marks one more await on the compute stream.
-  void record();
-  // The event behind the last await; null: there was none.
-  cudaEvent_t newest() const;
+  // True once kOperations have been enqueued after the last mark; `enqueued` so far in all.
+  bool is_due(std::int64_t enqueued) const { return enqueued - marked_at_ >= kOperations; }
+  // Marks the compute stream, and returns the mark of kMarks marks ago, to be waited for before more is enqueued.
+  cudaEvent_t mark(std::int64_t enqueued);
+  // Marks the compute stream without counting: everything on it up to now, to be waited for.
+  cudaEvent_t mark_all();
 
  private:
   cudaStream_t compute_;
   std::vector<cudaEvent_t> events_;
-  std::int64_t recorded_ = 0;
+  cudaEvent_t all_ = nullptr;
+  std::int64_t marks_ = 0;
+  std::int64_t marked_at_ = 0;
 };
 
 // True if the event has happened; throws std::runtime_error on an error of the device.

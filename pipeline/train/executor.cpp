@@ -375,8 +375,8 @@ const Executor::Input* Executor::missing_input() {
 
 std::string Executor::doing() {
   if (current_ == nullptr || phase_ == Phase::idle) return "between two steps";
-  if (phase_ == Phase::working) return "computing " + to_string(*current_);
   const Input* missing = missing_input();
+  if (phase_ == Phase::working && missing == nullptr) return "computing " + to_string(*current_);
   const Action& action = missing != nullptr ? *missing->action : *current_;
   const int ring = missing != nullptr ? missing->ring : waiting_ring_;
   const Channel& channel =

@@ -130,6 +130,19 @@ void require_host(std::string_view what) {
   }
 }
 
+// A launch into a full queue blocks the host until the device has taken something from it: for ever, if what the device
+// waits for needs this host.
+void require_room(const Stream& stream, const std::string& what) {
+  constexpr std::size_t kLaunchQueue = 1024;
+  if (stream.operations.size() < kLaunchQueue) return;
+  const std::string* message = pending_message();
+  if (message == nullptr) return;
+  fail("launch-queue", what + " would be number " + std::to_string(stream.operations.size() + 1) +
+                           " in the queue of stream " + std::to_string(stream.number) + ", which has room for " +
+                           std::to_string(kLaunchQueue) + ", while " + *message +
+                           " is pending: the host would block in the launch, and see no failure of a peer");
+}
+
 // 50 times sched_yield, then naps growing from 20 us to 1 ms: ranks may outnumber cores.
 void nap(int rounds) {
   if (rounds < 50) {
@@ -231,6 +244,7 @@ void host_learns(const StreamClock& clock) {
 
 void issue(Stream& stream, OperationKind kind, std::string what, std::function<bool()> poll, bool is_message) {
   require_host(what);
+  require_room(stream, what);
   Operation operation;
   operation.what = std::move(what);
   operation.poll = std::move(poll);

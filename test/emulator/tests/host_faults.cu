@@ -196,6 +196,14 @@ void accumulating_product_behind_a_message() {
   multiply(&zero);  // known
   multiply(&one);   // another kernel
 }
+void launches_that_fill_the_queue() {
+  float* numbers = device_floats();
+  fill<<<1, 128>>>(numbers, 1, kN);
+  cudaDeviceSynchronize();
+  message_for_ever();
+  cudaStream_t stream = new_stream();
+  for (int i = 0; i < 2000; ++i) fill<<<1, 128, 0, stream>>>(numbers, 1, kN);
+}
 void allocation_behind_a_message() {
   message_for_ever();
   device_floats();
@@ -240,6 +248,7 @@ std::vector<Fault> host_faults() {
       everywhere("first-launch-behind-a-message", first_launch_behind_a_message, {"first-use"}),
       everywhere("first-product-behind-a-message", first_product_behind_a_message, {"first-use"}),
       everywhere("accumulating-product-behind-a-message", accumulating_product_behind_a_message, {"first-use"}),
+      everywhere("launches-that-fill-the-queue", launches_that_fill_the_queue, {"launch-queue"}),
       everywhere("allocation-behind-a-message", allocation_behind_a_message, {"first-use"}),
       everywhere("operation-that-never-ends", operation_that_never_ends, {"watchdog"}),
   };
