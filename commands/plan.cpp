@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "commands/run/log.h"
+#include "commands/run/session.h"
 #include "commands/run/setup.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/csv.h"
@@ -45,10 +46,8 @@ PlanRequest base_request(const Options& options, const ModelConfig& model, const
   base.batch = batch_shape(options, schedule);
   base.precision = profile ? profile->sizes.precision : plan_precision(options);
   base.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
-  // What the cpu device needs; the other devices' workspace is not larger by much.
-  const int threads = std::max(1, options.run.threads);
-  base.workspace_bytes = make_cpu_device(threads)->workspace_bytes(base.batch.rows, base.batch.seq_len, model.hidden,
-                                                                   model.heads, model.padded_vocab());
+  base.workspace_bytes = planned_workspace_bytes(options.device.device, base.precision,
+                                                 std::max(1, options.run.threads), model, base.batch);
   return base;
 }
 
@@ -131,6 +130,7 @@ int run_plan(const Options& options) {
   if (!choice.schedule_reason.empty()) std::printf("%s\n", choice.schedule_reason.c_str());
   std::printf("%s\n%s%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
               prediction_line(choice).c_str());
+  if (options.device.device == DeviceKind::cuda) std::printf("%s\n", multiprocessor_line(choice.plan).c_str());
   if (!schedule && !costs.given) std::printf("%s", split_table(request).c_str());
   std::printf("%s\n", plan_event(choice.plan, choice.predicted, choice.uniform_makespan).c_str());
   return 0;

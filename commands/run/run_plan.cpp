@@ -45,6 +45,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     plan.choice = choose(open);
     check_memory_limit(plan.plan(), options.pipeline.memory_limit);
     check_host_memory(plan.plan(), session.host().members, session.host_memory());
+    if (session.on_gpus()) check_gpu_memory(plan.plan(), session.memory_per_rank());
   });
   return plan;
 }

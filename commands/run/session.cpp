@@ -16,7 +16,9 @@
 
 #if defined(TRAIN_GPT_CUDA)
 #include "commands/run/gpu_peak.h"
+#include "kernels/cuda/cuda_environment.h"
 #include "kernels/cuda/gpu_communicator.h"
+#include "kernels/cuda/gpu_memory.h"
 #endif
 
 namespace train_gpt {
@@ -53,9 +55,10 @@ std::string plural(int n, const std::string& word) { return std::to_string(n) + 
 // The GPU is chosen by the rank's number on its host, among those that CUDA_VISIBLE_DEVICES lets it see. --device auto
 // takes GPUs if every rank of the job has one.
 std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlace& place, bool everywhere_gpus,
-                                    int threads) {
+                                    int threads, int ranks) {
 #if defined(TRAIN_GPT_CUDA)
   if (options.device == DeviceKind::cuda || (options.device == DeviceKind::automatic && everywhere_gpus)) {
+    if (ranks > 1) require_concurrent_kernels();
     auto device = make_cuda_device(options.precision.value_or(Precision::bf16), place.index);
     check_gpus_can_be_shared(place.ranks, count_gpus().count);
     return device;
@@ -63,6 +66,7 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options, const HostPlac
 #else
   static_cast<void>(place);
   static_cast<void>(everywhere_gpus);
+  static_cast<void>(ranks);
   if (options.device == DeviceKind::cuda) {
     throw std::invalid_argument(
         "--device cuda: this program was built without CUDA (make says what it looked for); use --device cpu");
@@ -88,17 +92,28 @@ std::string speed_line(const cpu::ProductSpeed& speed) {
   return line;
 }
 
-// True if every rank of the job sees a GPU.
-bool all_ranks_have_gpus(Communicator& world) {
+// Why some rank of the job sees no GPU; empty: every rank sees one. Collective.
+std::string why_no_gpus(Communicator& world) {
 #if defined(TRAIN_GPT_CUDA)
-  prepare_cuda_environment();
-  double without = count_gpus().count == 0 ? 1 : 0;
-  world.all_reduce_host({&without, 1});
-  return without == 0;
+  const GpuCount mine = count_gpus();
+  std::string reason = mine.count > 0 ? "" : mine.reason;
+  std::string found;
+  for (const std::vector<char>& one : world.gather_host(reason, 0)) {
+    if (found.empty()) found.assign(one.begin(), one.end());
+  }
+  auto length = static_cast<std::int64_t>(found.size());
+  world.broadcast_host(&length, sizeof length, 0);
+  found.resize(static_cast<std::size_t>(length));
+  if (length > 0) world.broadcast_host(found.data(), length, 0);
+  return found;
 #else
   static_cast<void>(world);
-  return false;
+  return "this program was built without CUDA";
 #endif
+}
+
+bool may_use_gpus(const Options& options) {
+  return options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
 }
 
 // Physical memory, or the limit of a container where that is lower.
@@ -112,27 +127,35 @@ std::int64_t usable_host_memory() {
 }
 
 // Collective: every rank plans with the same number.
-std::int64_t least_memory_per_rank(Communicator& world, std::int64_t host_memory, const HostPlace& place) {
+std::int64_t least_of_all(Communicator& world, std::int64_t bytes) {
   std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
-  all[static_cast<std::size_t>(world.rank())] = static_cast<double>(host_memory) / place.ranks;
+  all[static_cast<std::size_t>(world.rank())] = static_cast<double>(std::max<std::int64_t>(bytes, 1));
   world.merge_host(all);
   return static_cast<std::int64_t>(*std::min_element(all.begin(), all.end()));
 }
 
 }  // namespace
 
-Session::Session(const Options& options) {
+Session::BeforeMpi::BeforeMpi(const Options& options) {
+#if defined(TRAIN_GPT_CUDA)
+  if (may_use_gpus(options)) prepare_cuda_environment();
+#else
+  static_cast<void>(options);
+#endif
+}
+
+Session::Session(const Options& options) : before_mpi_(options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
   if (const std::string trouble = disagreement(*world_, seen_of_start()); !trouble.empty()) end_together(2, trouble);
   host_ = host_place();
-  const bool may_use_gpus = options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
-  const bool everywhere_gpus = may_use_gpus && all_ranks_have_gpus(*world_);
+  const std::string no_gpus = may_use_gpus(options) ? why_no_gpus(*world_) : "they are not wanted";
+  const bool everywhere_gpus = no_gpus.empty();
   const int cores = allowed_cores();
   int threads = 1;
   together([&] {
     timed_ = options.device.device == DeviceKind::timed;
     if (!timed_) threads = thread_count(options, host_, cores);
-    device_ = make_device(options.device, host_, everywhere_gpus, threads);
+    device_ = make_device(options.device, host_, everywhere_gpus, threads, world_->size());
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
       delays_.latency += options.costs.costs.latency;
@@ -142,6 +165,9 @@ Session::Session(const Options& options) {
                  plural(cores, "core") + "; " +
                  (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
     if (timed_) return;
+    if (options.device.device == DeviceKind::automatic && !everywhere_gpus) {
+      resources_ += " (no GPUs: " + no_gpus + ")";
+    }
     if (threads > cores) {
       resources_ += "\nnote: " + plural(threads, "thread") + " per rank, but this rank may use only " +
                     plural(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
@@ -158,7 +184,7 @@ Session::Session(const Options& options) {
       resources_.insert(std::min(resources_.size(), resources_.find('\n')), speed_line(speed));
     }
     host_memory_ = usable_host_memory();
-    memory_per_rank_ = least_memory_per_rank(*world_, host_memory_, host_);
+    memory_per_rank_ = least_of_all(*world_, host_memory_ / host_.ranks);
   }
   connect_gpus();
   world_ = inject_delays(std::move(world_), delays_);
@@ -178,6 +204,9 @@ void Session::connect_gpus() {
     resources_ += text;
   }
   if (!gpus.notice.empty()) resources_ += "\nnote: " + gpus.notice;
+  const GpuMemory memory = gpu_memory(world_->size(), gpus.most_ranks);
+  memory_per_rank_ = least_of_all(*world_, memory.for_plan());
+  resources_ += "\n" + memory.describe();
 #endif
 }
 
@@ -187,6 +216,20 @@ void Session::end_job(const std::exception& error) {
   std::fflush(stderr);
   world_->abort(1);
   std::abort();
+}
+
+std::int64_t planned_workspace_bytes(DeviceKind device, Precision precision, int threads, const ModelConfig& model,
+                                     const BatchShape& batch) {
+#if defined(TRAIN_GPT_CUDA)
+  if (device == DeviceKind::cuda) {
+    return cuda_workspace_bytes(precision, batch.rows, batch.seq_len, model.hidden, model.heads);
+  }
+#else
+  static_cast<void>(device);
+  static_cast<void>(precision);
+#endif
+  return make_cpu_device(threads)->workspace_bytes(batch.rows, batch.seq_len, model.hidden, model.heads,
+                                                   model.padded_vocab());
 }
 
 void Session::together(const std::function<void()>& setup) {

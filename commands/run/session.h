@@ -14,6 +14,7 @@
 #include "kernels/cpu/mpi_communicator.h"
 #include "kernels/device.h"
 #include "kernels/injected_delays.h"
+#include "pipeline/plan/execution_plan.h"
 
 namespace train_gpt {
 
@@ -29,10 +30,11 @@ class Session {
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
   const HostPlace& host() const { return host_; }
-  // What this job may use of this host's memory. 0 for GPUs.
+  // What this job may use of this host's memory. 0 where it computes on GPUs.
   std::int64_t host_memory() const { return host_memory_; }
-  // The same shared out among the host's ranks: the least of all hosts. 0 for GPUs.
+  // What the plan of a rank may take: of its share of its host's memory, or of its GPU's. The least of all ranks.
   std::int64_t memory_per_rank() const { return memory_per_rank_; }
+  bool on_gpus() const { return host_memory_ == 0; }
   // Actions take the time that costs give them, and compute nothing.
   bool is_timed() const { return timed_; }
   bool is_first() const { return world_->rank() == 0; }
@@ -59,6 +61,11 @@ class Session {
   // Ends all ranks with one message.
   [[noreturn]] void end_together(int status, const std::string& message);
 
+  // CUDA's variables are set before MPI starts, which may start CUDA.
+  struct BeforeMpi {
+    explicit BeforeMpi(const Options& options);
+  };
+  BeforeMpi before_mpi_;
   MpiSession mpi_;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Device> device_;
@@ -76,5 +83,9 @@ class Session {
 // For a rank whose start failed before it could become part of a session, while others may wait for it there: one
 // message of all ranks. Returns the exit status.
 int fail_together(const std::string& message, int status);
+
+// Device::workspace_bytes of a device that need not be here: for plans.
+std::int64_t planned_workspace_bytes(DeviceKind device, Precision precision, int threads, const ModelConfig& model,
+                                     const BatchShape& batch);
 
 }  // namespace train_gpt

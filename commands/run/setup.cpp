@@ -1,9 +1,11 @@
 #include "commands/run/setup.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 
 #include "data/manifest.h"
+#include "kernels/cuda/multiprocessors.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
@@ -121,6 +123,27 @@ void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int
   if (needed <= bytes) return;
   throw std::invalid_argument("the " + std::to_string(ranks.size()) + " ranks of one host need " +
                               format_bytes(needed) + ", and that host has " + format_bytes(bytes) + kNeedLess);
+}
+
+void check_gpu_memory(const Plan& plan, std::int64_t bytes) {
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.total_bytes() <= bytes) continue;
+    throw std::invalid_argument("rank " + std::to_string(rank.rank) + " needs " + format_bytes(rank.total_bytes()) +
+                                ", and its GPU has " + format_bytes(bytes) + " for it" + kNeedLess);
+  }
+}
+
+std::string multiprocessor_line(const Plan& plan) {
+  std::ptrdiff_t most = 0;
+  for (const RankPlan& rank : plan.ranks) {
+    most = std::max(most, std::count_if(rank.rings.begin(), rank.rings.end(),
+                                        [](const Ring& ring) { return ring.kind != Ring::Kind::hand_over; }));
+  }
+  const std::ptrdiff_t held = most * cuda::kChannelCtas;
+  return "multiprocessors: up to " + std::to_string(most) + " channels end on a rank and hold up to " +
+         std::to_string(held) + " while their peers are late; matrix products leave " +
+         std::to_string(cuda::kLeftToMessages) + " to them" +
+         (held > cuda::kLeftToMessages ? ", and may take up to twice as long where more are held" : "");
 }
 
 OptimizerSettings optimizer_settings(const Options& options) {

@@ -33,6 +33,12 @@ void check_memory_limit(const Plan& plan, std::int64_t limit);
 // Likewise when the ranks of one host together need more than its memory (0: not known).
 void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int64_t bytes);
 
+// Likewise when a rank needs more than its GPU has for a plan.
+void check_gpu_memory(const Plan& plan, std::int64_t bytes);
+
+// For people: what messages hold of a GPU's multiprocessors, and what products leave to them.
+std::string multiprocessor_line(const Plan& plan);
+
 OptimizerSettings optimizer_settings(const Options& options);
 
 // Everything but the partition and the costs (and, without one, the schedule).

@@ -50,6 +50,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   if (!decided.choice.schedule_reason.empty()) log->text(decided.choice.schedule_reason);
   log->text(partition_table(decided.choice, decided.unit_costs));
   log->text(memory_table(plan));
+  if (session.on_gpus()) log->text(multiprocessor_line(plan));
   if (computes()) fill_parameters();
   if (trains()) predict();
 }

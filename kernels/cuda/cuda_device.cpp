@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/compute_stream.h"
-#include "kernels/cuda/operation_parts.h"
+#include "kernels/cuda/gpu_memory.h"
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define TRAIN_GPT_NVTX(call) call
@@ -21,13 +21,6 @@
 
 namespace train_gpt {
 namespace cuda {
-namespace {
-
-constexpr std::int64_t kAlignment = 256;
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
-
 template <typename Float>
 void CudaDevice<Float>::begin_range([[maybe_unused]] const char* name) {
   TRAIN_GPT_NVTX(nvtxRangePushA(name));
@@ -79,16 +72,10 @@ void* CudaDevice<Float>::allocate(std::int64_t bytes) {
   return pointer;
 }
 
-// cuBLASLt's part, then that of whatever operation runs. The largest of a layer: the copy of the MLP's
-// pre-activations.
 template <typename Float>
 std::int64_t CudaDevice<Float>::workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH,
                                                 std::int64_t /*Vp*/) const {
-  const std::int64_t N = B * T;
-  return MatrixProducts::kWorkspaceBytes + std::max({aligned(N * 4 * C * static_cast<std::int64_t>(sizeof(Float))),
-                                                     aligned(bias_backward_scratch_bytes(N, 4 * C)),
-                                                     aligned(layernorm_backward_weight_scratch_bytes(N, C)),
-                                                     aligned(attention_backward_scratch_bytes(B, T, NH))});
+  return cuda_workspace_bytes(precision(), B, T, C, NH);
 }
 
 template <typename Float>

@@ -45,11 +45,6 @@ Sharing sharing(Communicator& host) {
 
 }  // namespace
 
-void prepare_cuda_environment() {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
-}
-
 bool is_cuda(const Device& device) { return cuda::is_cuda(device); }
 
 GpuCommunicator make_gpu_communicator(std::unique_ptr<Communicator> host, const Device& device) {
@@ -61,11 +56,17 @@ GpuCommunicator make_gpu_communicator(std::unique_ptr<Communicator> host, const 
 #if defined(TRAIN_GPT_WITHOUT_NCCL)
     if (host->size() > 1) notice = "this program was built without NCCL";
 #else
-    return {.communicator = make_nccl_communicator(std::move(host), device), .gpus = gpus, .notice = ""};
+    return {.communicator = make_nccl_communicator(std::move(host), device),
+            .gpus = gpus,
+            .most_ranks = ranks,
+            .notice = ""};
 #endif
   }
   if (!notice.empty()) notice += ": messages go through host memory and MPI, slower than between GPUs";
-  return {.communicator = make_staged_communicator(std::move(host), device), .gpus = gpus, .notice = notice};
+  return {.communicator = make_staged_communicator(std::move(host), device),
+          .gpus = gpus,
+          .most_ranks = ranks,
+          .notice = notice};
 }
 
 void check_gpus_can_be_shared(int ranks_here, int gpus) {

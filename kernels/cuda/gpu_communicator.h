@@ -9,19 +9,13 @@
 
 namespace train_gpt {
 
-// Before the first use of CUDA in the process: lets up to 32 streams reach the GPU by queues of their own (the default
-// of 8 is less than the channels of a V-shaped placement, and a blocked stream would block a stranger behind it in its
-// queue), and loads all kernels at once: a kernel that is loaded at its first launch may wait for an idle GPU, which
-// never comes while a receive waits for a peer that waits for this kernel's result. Variables that are set already
-// (CUDA_DEVICE_MAX_CONNECTIONS, CUDA_MODULE_LOADING) stay. cuBLASLt's algorithms are loaded by Trainer::open().
-void prepare_cuda_environment();
-
 // True for a device of make_cuda_device.
 bool is_cuda(const Device& device);
 
 struct GpuCommunicator {
   std::unique_ptr<Communicator> communicator;
   int gpus = 1;        // different ones that the ranks use
+  int most_ranks = 1;  // on one of them
   std::string notice;  // one line for people; empty where there is nothing to say
 };
 

@@ -88,9 +88,10 @@ void MatrixProducts::find_algorithm(Plan& plan, const Product& product) {
   cublasLtMatmulPreference_t preference = nullptr;
   CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
-  const auto deterministic =
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_MASK & ~CUBLASLT_REDUCTION_SCHEME_INPLACE);
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, deterministic);
+  // Parts of a long sum are added in fp32 and in one order: neither in the type of the output, which may be bf16, nor
+  // in place, in whatever order they are ready.
+  constexpr std::uint32_t kPrecise = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kPrecise);
   const std::int64_t in = bytes_of(inputs_), out = product.fp32_output ? 4 : in;
   const std::uint32_t of_d = alignment_of_rows(product.m, out);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,

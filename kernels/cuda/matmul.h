@@ -6,8 +6,9 @@
 //   Bytes  e (m k + n k + m n); 68 MB in this example: 20 us of an H100's memory. Bound by arithmetic.
 //
 // cuBLASLt is column-major: a row-major (rows, columns) matrix is its (columns, rows) matrix, so products are computed
-// transposed and nothing is copied. Algorithms that add partial sums in place, in whatever order, are not asked for,
-// and alignments are taken from the shape: equal shapes have equal bits.
+// transposed and nothing is copied. Algorithms that add partial sums in place, in whatever order, or in bf16 are
+// not asked for, and alignments are taken from the shape: equal calls have equal bits, whatever ran before. No more is
+// promised: rows computed in chunks may have other bits than the same rows in one product.
 #pragma once
 
 #include <cublasLt.h>

@@ -34,7 +34,9 @@ void RankMemory::allocate(const MemoryLine& line) {
     release();
     throw std::runtime_error("rank " + std::to_string(plan_.rank) + " has no " + format_bytes(line.bytes) + " for " +
                              line.name + " (its plan needs " + format_bytes(plan_.total_bytes()) +
-                             " in all): " + error.what());
+                             " in all): " + error.what() +
+                             ". Take --recompute auto, a schedule that keeps fewer activations, more ranks, or a "
+                             "smaller --micro-batch-size");
   }
 }
 

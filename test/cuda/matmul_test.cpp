@@ -130,22 +130,60 @@ INSTANTIATE_TEST_SUITE_P(Large, CudaMatmul,
                                           testing::Values(Epilogues::fused, Epilogues::separate)),
                          case_name);
 
-// A unit that keeps pre and one that recomputes it into dpre must agree to the bit; so must chunks of rows, whose
-// addresses are rows of a buffer.
-TEST(CudaMatmulRows, OfABufferHaveTheBitsOfTheWhole) {
+// Chunks of rows, whose addresses are rows of a buffer: equal products have equal bits, wherever their operands lie.
+// (cuBLASLt promises no more: not that a chunk has the bits of the whole.)
+TEST(CudaMatmulRows, OfABufferHaveTheBitsOfTheSameRowsAlone) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-    const std::int64_t N = 12, C = 36, OC = 20;
+    const std::int64_t N = 12, C = 36, OC = 20, rows = 3;
     CudaFixture cuda(precision, 1, N, C, 1);
     Device& device = *cuda.device;
-    LowBuffer in(device, random_floats(N * C, 1)), weight(device, random_floats(OC * C, 2)), out(device, N * OC),
-        parts(device, N * OC);
-    device.matmul_forward(out, in, weight, nullptr, N, C, OC);
-    for (std::int64_t row = 0; row < N; row += 3) {
+    const Floats values = random_floats(N * C, 1);
+    LowBuffer in(device, values), weight(device, random_floats(OC * C, 2)), parts(device, N * OC);
+    for (std::int64_t row = 0; row < N; row += rows) {
       const std::int64_t bytes = element_size(precision);
       device.matmul_forward(static_cast<char*>(static_cast<void*>(parts)) + row * OC * bytes,
-                            static_cast<char*>(static_cast<void*>(in)) + row * C * bytes, weight, nullptr, 3, C, OC);
+                            static_cast<char*>(static_cast<void*>(in)) + row * C * bytes, weight, nullptr, rows, C, OC);
     }
-    EXPECT_TRUE(same_bits(parts.values(), out.values())) << name_of(precision);
+    const Floats together = parts.values();
+    for (std::int64_t row = 0; row < N; row += rows) {
+      LowBuffer alone(device, Floats(values.begin() + row * C, values.begin() + (row + rows) * C)),
+          out(device, rows * OC);
+      device.matmul_forward(out, alone, weight, nullptr, rows, C, OC);
+      EXPECT_TRUE(same_bits(out.values(), Floats(together.begin() + row * OC, together.begin() + (row + rows) * OC)))
+          << name_of(precision) << " row " << row;
+    }
+  }
+}
+
+// One plan serves every layer: its pointers are those of the call.
+TEST(CudaMatmulPlans, UseTheBuffersOfEachCall) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const std::int64_t N = 8, C = 16, OC = 24;
+    CudaFixture cuda(precision, 1, N, OC, 1);
+    Device& device = *cuda.device;
+    LowBuffer in(device, random_floats(N * C, 1)), weight(device, random_floats(OC * C, 2, 0.1F)),
+        dout(device, random_floats(N * OC, 3));
+    for (const int call : {4, 5}) {
+      LowBuffer bias(device, random_floats(OC, call)), out(device, N * OC), gelu(device, N * OC), pre(device, N * OC),
+          before(device, random_floats(N * C, 10 + call)), dpre(device, N * C);
+      Buffer dweight(device, Floats(static_cast<std::size_t>(OC * C), 0.0F)),
+          dbias(device, Floats(static_cast<std::size_t>(OC), static_cast<float>(call)));
+      device.matmul_forward(out, in, weight, bias, N, C, OC);
+      device.matmul_gelu_forward(gelu, pre, in, weight, bias, N, C, OC);
+      device.matmul_gelu_backward_input(dpre, dout, weight, before, N, C, OC);
+      device.matmul_backward_weight(dweight, dbias, in, dout, N, C, OC);
+      const reference::Values expected = reference::matmul(in.rounded(), weight.rounded(), bias.rounded(), N, C, OC);
+      expect_precise(out.values(), expected, precision, "out");
+      expect_precise(pre.values(), expected, precision, "pre");
+      reference::Values input = reference::matmul_backward_input(dout.rounded(), weight.rounded(), N, C, OC);
+      const reference::Values x = before.rounded();
+      for (std::size_t i = 0; i < x.size(); ++i) input[i] *= reference::gelu_derivative(x[i]);
+      expect_precise(dpre.values(), input, precision, "dpre", 0.003);
+      reference::Values sums(static_cast<std::size_t>(OC), call);
+      const reference::Values d = dout.rounded();
+      for (std::size_t i = 0; i < d.size(); ++i) sums[i % OC] += d[i];
+      expect_close(dbias.values(), sums, 1e-5, "dbias");
+    }
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "counters.h"  // of the emulator
 #include "kernels/cpu/mpi_communicator.h"
+#include "kernels/cuda/cuda_environment.h"
 #include "kernels/cuda/gpu_communicator.h"
 #include "kernels/cuda/staged_communicator.h"
 #include "model/checkpoint.h"

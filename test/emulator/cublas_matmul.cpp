@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -148,6 +149,49 @@ void write_bias_gradient(const Matmul& p, std::int64_t batch, const Operand& a, 
   store_vector(element(p.bias, p.d.type, batch * p.bias_stride), p.d.type, gradient, "bias gradient");
 }
 
+// Columns (rows) begin .. end of x.
+Operand columns(const Operand& x, std::int64_t begin, std::int64_t end) {
+  return {element(x.data, x.type, begin * x.column_stride), x.type, x.rows, end - begin, x.row_stride, x.column_stride};
+}
+Operand rows(const Operand& x, std::int64_t begin, std::int64_t end) {
+  return {element(x.data, x.type, begin * x.row_stride), x.type, end - begin, x.columns, x.row_stride, x.column_stride};
+}
+
+// Where k is cut: another place for every kind of product.
+std::vector<std::int64_t> cuts(const Matmul& p) {
+  const std::int64_t k = p.k();
+  if (p.reduction == CUBLASLT_REDUCTION_SCHEME_NONE || k < 4) return {0, k};
+  if (p.reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE) return {0, k / 4, k / 2, k};
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const std::int64_t value : {p.m(), p.n(), k, std::int64_t{p.op_a}, std::int64_t{p.op_b}, std::int64_t{p.a.type},
+                                   std::int64_t{p.d.type}, std::int64_t{p.epilogue}}) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211ULL;
+  }
+  return {0, k * static_cast<std::int64_t>(1 + (hash >> 32) % 3) / 4, k};
+}
+
+void round_to(std::vector<float>& values, cudaDataType type) {
+  std::vector<char> narrow(values.size() * element_bytes(type));
+  from_floats(narrow.data(), values.data(), type, static_cast<std::int64_t>(values.size()));
+  to_floats(values.data(), narrow.data(), type, static_cast<std::int64_t>(values.size()));
+}
+
+// values = op(A) op(B), the parts of k added as the reduction scheme says.
+void multiply_in_parts(std::vector<float>& values, const Matmul& p, const Operand& a, const Operand& b) {
+  const std::vector<std::int64_t> cut = cuts(p);
+  if (cut.size() == 2) return multiply(values.data(), a, b, input_rounding(p.compute));
+  static std::uint64_t call = 0;
+  std::vector<std::size_t> order(cut.size() - 1);
+  std::iota(order.begin(), order.end(), 0);
+  if (p.reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE && ++call % 2 == 0) std::swap(order.front(), order.back());
+  std::vector<float> part(values.size());
+  for (const std::size_t i : order) {
+    multiply(part.data(), columns(a, cut[i], cut[i + 1]), rows(b, cut[i], cut[i + 1]), input_rounding(p.compute));
+    if (p.reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) round_to(part, p.d.type);
+    for (std::size_t j = 0; j < values.size(); ++j) values[j] += part[j];
+  }
+}
+
 void run_one(const Matmul& p, float alpha, float beta, std::int64_t batch) {
   const Operand a = operand(p.a, p.op_a, batch), b = operand(p.b, p.op_b, batch);
   std::vector<float> values(static_cast<std::size_t>(p.m() * p.n()), 0.0F);
@@ -156,7 +200,7 @@ void run_one(const Matmul& p, float alpha, float beta, std::int64_t batch) {
     announce_reads(p.b, batch, "B");
   }
   if (alpha != 0.0F) {
-    multiply(values.data(), a, b, input_rounding(p.compute));
+    multiply_in_parts(values, p, a, b);
     if (alpha != 1.0F) {
       for (float& value : values) value *= alpha;
     }

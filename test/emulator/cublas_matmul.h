@@ -52,6 +52,8 @@ struct Matmul {
   std::int64_t auxiliary_leading_dimension = 0;
   std::int64_t auxiliary_stride = 0;
 
+  // How the parts of k are added: 0 in one piece, else a cublasLtReductionScheme_t.
+  std::uint32_t reduction = 0;
   int multiprocessors = -1;  // that it counts on; 0: on all; -1: not said
 
   void* workspace = nullptr;

@@ -86,9 +86,19 @@ std::uint32_t stride_alignment(const Matrix& matrix) {
   return 1U << std::countr_zero(bits);
 }
 
+// Of those that are allowed.
+std::uint32_t worst_reduction(std::uint32_t allowed) {
+  for (const std::uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE,
+                                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) {
+    if ((allowed & scheme) != 0) return scheme;
+  }
+  return CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
 AlgorithmFields find_algorithm(const Matmul& p, const PreferenceFields& preference) {
   AlgorithmFields algorithm;
   algorithm.problem = hash_of(p);
+  algorithm.reduction = worst_reduction(preference.reduction_schemes);
   algorithm.workspace_bytes = std::min(kWorkspaceBytes, preference.workspace_bytes & ~std::uint64_t{255});
   const Matrix* matrices[] = {&p.a, &p.b, &p.c, &p.d};
   for (int i = 0; i < 4; ++i) {
@@ -210,6 +220,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (const Refusal refusal = check_algorithm(fields(algo), p, workspaceSizeInBytes))
       return refuse(describe(p), refusal);
     p.workspace_bytes = fields(algo)->workspace_bytes;
+    p.reduction = fields(algo)->reduction;
   } else {
     p.workspace_bytes = workspace == nullptr ? 0 : std::min<std::size_t>(kWorkspaceBytes, workspaceSizeInBytes);
   }

@@ -65,6 +65,7 @@ struct AlgorithmFields {
   DescriptorKind kind = DescriptorKind::algorithm;
   std::uint32_t problem = 0;          // hash of types, operations, orders, epilogue
   std::uint64_t workspace_bytes = 0;  // what it uses
+  std::uint32_t reduction = 0;        // scheme by which it adds the two parts of k
   std::uint32_t alignment[4] = {};    // bytes that A, B, C, D must be aligned to, their columns (rows) included
 };
 

@@ -11,8 +11,11 @@ namespace emulator {
 namespace {
 
 bool loads_eagerly() {
-  const char* mode = std::getenv("CUDA_MODULE_LOADING");
-  return mode != nullptr && std::string_view(mode) == "EAGER";
+  static const bool eagerly = [] {
+    const char* mode = std::getenv("CUDA_MODULE_LOADING");
+    return mode != nullptr && std::string_view(mode) == "EAGER";
+  }();
+  return eagerly;
 }
 
 bool is_checked() {
@@ -28,9 +31,11 @@ void require_no_message(const std::string& what, const std::string& why) {
 
 }  // namespace
 
+void cuda_starts() { loads_eagerly(); }
+
 void first_launch(const void* function, const std::string& what) {
   static std::set<const void*> launched;
-  if (!launched.insert(function).second || loads_eagerly()) return;
+  if (loads_eagerly() || !launched.insert(function).second) return;
   require_no_message(what,
                      "the first launch of a kernel loads it and may wait for an idle device. "
                      "Launch it once before, or set CUDA_MODULE_LOADING=EAGER before CUDA starts");

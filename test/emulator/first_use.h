@@ -13,6 +13,9 @@
 
 namespace emulator {
 
+// CUDA reads its environment variables now, once and for all. An MPI that knows CUDA starts it in MPI_Init.
+void cuda_starts();
+
 // Each ends the process with a report if it is the first of its kind while a message is pending.
 void first_launch(const void* function, const std::string& what);
 void first_product(const std::string& what);

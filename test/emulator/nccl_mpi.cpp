@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "first_use.h"
 #include "nccl_communicator.h"
 #include "nccl_group.h"
 #include "nccl_message.h"
@@ -79,12 +80,14 @@ using namespace emulator::nccl;
 
 // NOLINTBEGIN(readability-identifier-naming): MPI's names
 int MPI_Init(int* argc, char*** argv) {
+  emulator::cuda_starts();
   const int result = PMPI_Init(argc, argv);
   if (result == MPI_SUCCESS) opened();
   return result;
 }
 
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  emulator::cuda_starts();
   const int result = PMPI_Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) opened();
   return result;

@@ -27,7 +27,7 @@ cudaDeviceProp h100() {
   std::snprintf(p.name, sizeof p.name, "%s", card.empty() ? "NVIDIA H100 (host emulator)" : card.c_str());
   p.major = 9;
   p.minor = 0;
-  p.totalGlobalMem = std::size_t{4} << 30;  // every byte is filled, so of the host's size rather than the card's
+  p.totalGlobalMem = static_cast<std::size_t>(settings().memory_gib * (1 << 30));
   p.sharedMemPerBlock = 48 << 10;
   p.sharedMemPerBlockOptin = 227 << 10;
   p.sharedMemPerMultiprocessor = 228 << 10;
@@ -138,6 +138,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (emulator::settings().old_driver) return remember(cudaErrorInsufficientDriver);
   const std::size_t visible = emulator::visible_devices().size();
   if (visible == 0) return remember(cudaErrorNoDevice);
   *count = static_cast<int>(visible);

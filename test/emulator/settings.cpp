@@ -62,6 +62,8 @@ Settings read_environment() {
   settings.watchdog_seconds = number("EMULATOR_WATCHDOG", settings.watchdog_seconds);
   settings.device_count = static_cast<int>(number("EMULATOR_DEVICES", settings.device_count));
   if (const char* card = std::getenv("EMULATOR_CARD")) settings.card = card;
+  settings.memory_gib = number("EMULATOR_MEMORY", settings.memory_gib);
+  settings.old_driver = number("EMULATOR_OLD_DRIVER", 0) != 0;
   settings.exclusive = number("EMULATOR_EXCLUSIVE", 0) != 0;
   settings.nccl_fault = nccl_fault();
   settings.bank_conflicts = number("EMULATOR_BANKS", 0) != 0;

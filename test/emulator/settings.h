@@ -33,6 +33,8 @@ struct Settings {
   double watchdog_seconds = 20;                     // EMULATOR_WATCHDOG: nothing moves for this long: report and end
   int device_count = 1;                             // EMULATOR_DEVICES: of the machine
   std::string card;                                 // EMULATOR_CARD: name of the devices; empty: an H100's
+  double memory_gib = 4;                            // EMULATOR_MEMORY: of a device. Every byte is filled, so few
+  bool old_driver = false;                          // EMULATOR_OLD_DRIVER=1: the driver is too old for this CUDA
   bool exclusive = false;                           // EMULATOR_EXCLUSIVE=1: a device admits one process (compute mode)
   NcclFault nccl_fault;                             // EMULATOR_NCCL_FAULT
   bool bank_conflicts = false;                      // EMULATOR_BANKS=1 counts them (race build only), see counters.h

@@ -17,16 +17,15 @@ using Json = nlohmann::json;
 class GpuProgram : public testing::Test {
  protected:
   GpuProgram() {
-    const std::vector<char> tokens = golden::token_file(2000, golden::kTrainSeed);
+    const std::vector<char> tokens = golden::token_file(8000, golden::kTrainSeed);
     write_file(folder_ / "tokens.bin", tokens.data(), tokens.size());
   }
 
-  ProgramRun run(int ranks, const std::string& options, const std::string& environment) const {
+  ProgramRun run(int ranks, const std::string& options, const std::string& environment,
+                 const std::string& batch = "--seq-len 16 --micro-batch-size 1 --micro-batches 4") const {
     return run_program(ranks,
-                       "--train-data " + (folder_ / "tokens.bin") +
-                           " --vocab 1009 --layers 3 --heads 2 --hidden 32 --seq-len 16 --micro-batch-size 1"
-                           " --micro-batches 4 --partition uniform --overwrite --output " +
-                           (folder_ / "out") + " " + options,
+                       "--train-data " + (folder_ / "tokens.bin") + " --vocab 1009 --layers 3 --heads 2 --hidden 32 " +
+                           batch + " --partition uniform --overwrite --output " + (folder_ / "out") + " " + options,
                        {.program = "train_gpt-emulated", .environment = environment});
   }
   std::string hash() const { return events(log(), "end").at(0).at("parameter_hash"); }
@@ -106,8 +105,63 @@ TEST_F(GpuProgram, SaysWhatIsWrongWithTheGpusOnce) {
     EXPECT_EQ(count(refused.output, "train_gpt: error:"), 1) << refused.output;
     for (const std::string& part : bad.parts) EXPECT_NE(refused.output.find(part), std::string::npos) << refused.output;
   }
-  const ProgramRun on_cpu = run(2, "--device auto --steps 1", "EMULATOR_DEVICES=0");
-  EXPECT_EQ(on_cpu.status, 0) << on_cpu.output;
+}
+
+TEST_F(GpuProgram, SaysWhyItTookTheCpu) {
+  for (const auto& [environment, reason] :
+       {std::pair{"EMULATOR_DEVICES=0", "(no GPUs: this machine has no GPU)"},
+        std::pair{"EMULATOR_OLD_DRIVER=1", "(no GPUs: this machine has no NVIDIA driver, or one that is too old"}}) {
+    const ProgramRun on_cpu = run(2, "--device auto --steps 1", environment);
+    EXPECT_EQ(on_cpu.status, 0) << on_cpu.output;
+    EXPECT_EQ(count(on_cpu.output, reason), 1) << on_cpu.output;
+  }
+}
+
+TEST_F(GpuProgram, RefusesWhatWouldRunKernelsOneAfterAnother) {
+  for (const std::string variable :
+       {"CUDA_LAUNCH_BLOCKING=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "NV_NSIGHT_INJECTION_PORT_BASE=49152"}) {
+    const ProgramRun refused = run(2, "--steps 1", "EMULATOR_DEVICES=2 " + variable);
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_EQ(count(refused.output, "train_gpt: error:"), 1) << refused.output;
+    EXPECT_NE(refused.output.find(variable.substr(0, variable.find('='))), std::string::npos) << refused.output;
+    EXPECT_NE(refused.output.find("one after the other"), std::string::npos) << refused.output;
+  }
+  const ProgramRun alone = run(1, "--steps 1", "EMULATOR_DEVICES=1 CUDA_LAUNCH_BLOCKING=1");
+  EXPECT_EQ(alone.status, 0) << alone.output;
+}
+
+// With --profile nothing is measured at the start, which would use every product on the way.
+TEST_F(GpuProgram, TrainsFromAProfile) {
+  const std::string profile = folder_ / "profile.json";
+  const ProgramRun measured = run(2, "--steps 1", "EMULATOR_DEVICES=2");
+  ASSERT_EQ(measured.status, 0) << measured.output;
+  const std::string expected = hash();
+  const ProgramRun written = run_program(
+      2, "profile --vocab 1009 --layers 3 --heads 2 --hidden 32 --seq-len 16 --micro-batch-size 1 --profile " + profile,
+      {.program = "train_gpt-emulated", .environment = "EMULATOR_DEVICES=2"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  const ProgramRun trained = run(2, "--steps 1 --profile " + profile, "EMULATOR_DEVICES=2");
+  EXPECT_EQ(trained.status, 0) << trained.output;
+  EXPECT_EQ(hash(), expected);
+}
+
+TEST_F(GpuProgram, PlansWithTheMemoryOfItsGpus) {
+  const std::string options = "--steps 1 --schedule gpipe",
+                    batch = "--seq-len 64 --micro-batch-size 4 --micro-batches 24";
+  const ProgramRun roomy = run(2, options, "EMULATOR_DEVICES=2", batch);
+  ASSERT_EQ(roomy.status, 0) << roomy.output;
+  EXPECT_NE(roomy.output.find("GPU memory: 4.0 GiB"), std::string::npos) << roomy.output;
+  EXPECT_NE(roomy.output.find("multiprocessors: up to 2 channels end on a rank"), std::string::npos) << roomy.output;
+  const std::string expected = hash();
+  // Room for 41 MiB: for the workspace (32 MiB) and for what is kept when layers are recomputed.
+  const std::string small = "EMULATOR_DEVICES=2 EMULATOR_MEMORY=0.497";
+  const ProgramRun refused = run(2, options, small, batch);
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  EXPECT_EQ(count(refused.output, "and its GPU has"), 1) << refused.output;
+  EXPECT_NE(refused.output.find("--recompute auto"), std::string::npos) << refused.output;
+  const ProgramRun recomputing = run(2, options + " --recompute auto", small, batch);
+  EXPECT_EQ(recomputing.status, 0) << recomputing.output;
+  EXPECT_EQ(hash(), expected);
 }
 
 // At its n-th call of NCCL rank 1 gets a signal, or its communicator loses the peer.

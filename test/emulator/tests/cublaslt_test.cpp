@@ -159,16 +159,31 @@ TEST(CublasLtStreams, WorkspaceIsOverwritten) {
   EXPECT_TRUE(std::isnan(product.workspace.read()[0]));
 }
 
-TEST(CublasLtStreams, EqualProductsGiveEqualBits) {
-  ProductCase c{.m = 65, .n = 31, .k = 129, .inputs = CUDA_R_16BF, .output = CUDA_R_32F};
-  std::vector<float> first;
+// Three calls of one product, with the reduction schemes that the caller allows.
+std::vector<std::vector<float>> three_times(const ProductCase& test, std::uint32_t schemes) {
+  std::vector<std::vector<float>> results;
   for (int repeat = 0; repeat < 3; ++repeat) {
-    Product product(c);
-    ASSERT_EQ(product.heuristic(), CUBLAS_STATUS_SUCCESS);
-    ASSERT_EQ(product.run(), CUBLAS_STATUS_SUCCESS);
-    if (repeat == 0) first = product.device_d.read();
-    EXPECT_EQ(product.device_d.read(), first);
+    Product product(test);
+    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(product.preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                   &schemes, sizeof schemes),
+              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(product.heuristic(), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(product.run(), CUBLAS_STATUS_SUCCESS);
+    results.push_back(product.device_d.read());
   }
+  return results;
+}
+
+TEST(CublasLtStreams, EqualProductsGiveEqualBitsUnlessPartsAreAddedInPlace) {
+  const ProductCase test{.m = 65, .n = 31, .k = 129, .inputs = CUDA_R_16BF, .output = CUDA_R_32F};
+  for (const std::uint32_t schemes : {CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                                      CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}) {
+    const auto results = three_times(test, schemes);
+    EXPECT_EQ(results[1], results[0]) << schemes;
+    EXPECT_EQ(results[2], results[0]) << schemes;
+  }
+  const auto in_place = three_times(test, CUBLASLT_REDUCTION_SCHEME_MASK);
+  EXPECT_NE(in_place[1], in_place[0]);
 }
 
 // ---- refusals ----------------------------------------------------------------------------------------------------
