@@ -12,12 +12,13 @@ bool happened(cudaEvent_t event) {
   return false;
 }
 
-SideStream::SideStream(cudaStream_t compute) : compute_(compute) {
+SideStream::SideStream(cudaStream_t compute) : compute_(compute), unused_(kEvents) {
   int least = 0;
   int greatest = 0;
   CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
   CUDA_CHECK(cudaEventCreateWithFlags(&computed_, cudaEventDisableTiming));
+  for (cudaEvent_t& event : unused_) CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
 }
 
 SideStream::~SideStream() {

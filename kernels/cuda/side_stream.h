@@ -31,6 +31,8 @@ class SideStream {
   void await(std::int64_t number);
 
  private:
+  // Numbers that are not settled yet: no more than what the host may be ahead by (RunAhead), so that steps make none.
+  static constexpr std::size_t kEvents = 192;
   struct Closed {
     cudaEvent_t event = nullptr;
     bool settled = false;  // awaited by the compute stream, or known to the host to be done
