@@ -4,6 +4,7 @@
 
 #include "commands/run/action_time.h"
 #include "commands/run/launch.h"
+#include "commands/run/setup.h"
 #include "commands/run/training_run.h"
 #include "model/flops.h"
 #include "pipeline/plan/plan_bytes.h"
