@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "kernels/arithmetic.h"
@@ -40,6 +41,12 @@ struct AdamWConstants {
   float beta2 = 0.999F;
   float eps = 1e-8F;
   float weight_decay = 0;  // decoupled; already 0 for tensors that are not matrices
+
+  AdamWConstants for_tensor(bool decays) const {
+    AdamWConstants constants = *this;
+    if (!decays) constants.weight_decay = 0;
+    return constants;
+  }
 };
 
 // Columns [begin, begin + width) of the padded vocabulary, the first `columns` of which are no padding. Every shard has
@@ -61,6 +68,9 @@ struct SoftmaxFold {
 
 // One atom: the unit of norms, hashes and optimizer shards.
 inline constexpr std::int64_t kAtomElements = 65536;
+
+// Tensors that one operation takes.
+inline constexpr std::size_t kTensorsAtOnce = 120;
 
 class Device {
  public:
@@ -218,6 +228,55 @@ class Device {
   virtual void squared_sums(double* sums, const float* x, std::int64_t n) = 0;
   // out(n) += in(n): the tied embedding's two gradients, groups of micro-batches
   virtual void add(float* out, const float* in, std::int64_t n) = 0;
+
+  // ---- several tensors, at most kTensorsAtOnce, in one operation
+  // ------------------------------------------------------ With the bits of one operation per tensor, which is what
+  // they are on a device where starting one costs nothing.
+  struct Zeros {
+    float* out = nullptr;
+    std::int64_t elements = 0;
+  };
+  virtual void zero_all(std::span<const Zeros> tensors) {
+    for (const Zeros& one : tensors) zero(one.out, one.elements * static_cast<std::int64_t>(sizeof(float)));
+  }
+  struct Addition {
+    float* out = nullptr;
+    const float* in = nullptr;
+    std::int64_t elements = 0;
+  };
+  virtual void add_all(std::span<const Addition> tensors) {
+    for (const Addition& one : tensors) add(one.out, one.in, one.elements);
+  }
+  // A tensor at the same place of every arena. Without `decays` its weight decay is 0.
+  struct ArenaTensor {
+    std::int64_t offset = 0;
+    std::int64_t elements = 0;
+    bool decays = true;
+  };
+  // The arenas' arguments are those of adamw; low may be null.
+  virtual void adamw_all(float* new_parameters, void* low, float* m, float* v, const float* parameters,
+                         const float* gradients, std::span<const ArenaTensor> tensors, const AdamWScalars* scalars,
+                         const AdamWConstants& constants, bool keep_moments) {
+    for (const ArenaTensor& one : tensors) {
+      void* copy = low == nullptr ? nullptr : static_cast<char*>(low) + one.offset * element_size(precision());
+      adamw(new_parameters + one.offset, copy, m + one.offset, v + one.offset, parameters + one.offset,
+            gradients + one.offset, scalars, constants.for_tensor(one.decays), keep_moments, one.elements);
+    }
+  }
+  virtual void adamw_moments_all(float* m, float* v, const float* gradients, std::span<const ArenaTensor> tensors,
+                                 const AdamWScalars* scalars, const AdamWConstants& constants) {
+    for (const ArenaTensor& one : tensors) {
+      adamw_moments(m + one.offset, v + one.offset, gradients + one.offset, scalars, constants.for_tensor(one.decays),
+                    one.elements);
+    }
+  }
+  // sums: of the first tensor's atoms, then of the second's ..
+  virtual void squared_sums_all(double* sums, const float* x, std::span<const ArenaTensor> tensors) {
+    for (const ArenaTensor& one : tensors) {
+      squared_sums(sums, x + one.offset, one.elements);
+      sums += (one.elements + kAtomElements - 1) / kAtomElements;
+    }
+  }
 };
 
 // The cpu device: fp32. threads >= 1.

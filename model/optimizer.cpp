@@ -32,9 +32,20 @@ std::uint64_t hash_floats(std::span<const float> values) {
   return hash;
 }
 
-AdamWConstants constants_for(const TensorInfo& tensor, AdamWConstants constants) {
-  if (!tensor.decays) constants.weight_decay = 0;
-  return constants;
+// visit(tensors) for all tensors that the rank holds, as many at once as one operation takes.
+template <class Visit>
+void for_each_batch(const ArenaLayout& layout, bool owned_only, const Visit& visit) {
+  std::array<Device::ArenaTensor, kTensorsAtOnce> batch;
+  std::size_t count = 0;
+  const auto take = [&] {
+    if (count > 0) visit(std::span<const Device::ArenaTensor>(batch.data(), count));
+    count = 0;
+  };
+  for_each_tensor(layout, owned_only, [&](const TensorInfo& tensor, std::int64_t offset) {
+    batch[count++] = {.offset = offset, .elements = tensor.elements, .decays = tensor.decays};
+    if (count == batch.size()) take();
+  });
+  take();
 }
 
 }  // namespace
@@ -56,9 +67,9 @@ std::int64_t owned_atoms(const ArenaLayout& layout) {
 void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, double* host_scratch,
                            const ArenaLayout& layout, const float* gradients) {
   std::int64_t atoms = 0;
-  for_each_tensor(layout, /*owned_only=*/true, [&](const TensorInfo& tensor, std::int64_t offset) {
-    device.squared_sums(scratch + atoms, gradients + offset, tensor.elements);
-    atoms += tensor.atoms();
+  for_each_batch(layout, /*owned_only=*/true, [&](std::span<const Device::ArenaTensor> tensors) {
+    device.squared_sums_all(scratch + atoms, gradients, tensors);
+    for (const Device::ArenaTensor& tensor : tensors) atoms += (tensor.elements + kAtomElements - 1) / kAtomElements;
   });
   device.to_host(host_scratch, scratch, atoms * std::int64_t{sizeof(double)});
   const double* next = host_scratch;
@@ -91,19 +102,16 @@ AdamWScalars adamw_scalars(const AdamWConstants& constants, double learning_rate
 
 void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
                 const AdamWConstants& constants, bool keep_moments) {
-  const std::int64_t element = element_size(device.precision());
-  for_each_tensor(layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
-    void* low = arenas.low == nullptr ? nullptr : static_cast<char*>(arenas.low) + offset * element;
-    device.adamw(arenas.new_values + offset, low, arenas.m + offset, arenas.v + offset, arenas.values + offset,
-                 arenas.gradients + offset, scalars, constants_for(tensor, constants), keep_moments, tensor.elements);
+  for_each_batch(layout, /*owned_only=*/false, [&](std::span<const Device::ArenaTensor> tensors) {
+    device.adamw_all(arenas.new_values, arenas.low, arenas.m, arenas.v, arenas.values, arenas.gradients, tensors,
+                     scalars, constants, keep_moments);
   });
 }
 
 void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
                         const AdamWScalars* scalars, const AdamWConstants& constants) {
-  for_each_tensor(layout, /*owned_only=*/false, [&](const TensorInfo& tensor, std::int64_t offset) {
-    device.adamw_moments(arenas.m + offset, arenas.v + offset, arenas.gradients + offset, scalars,
-                         constants_for(tensor, constants), tensor.elements);
+  for_each_batch(layout, /*owned_only=*/false, [&](std::span<const Device::ArenaTensor> tensors) {
+    device.adamw_moments_all(arenas.m, arenas.v, arenas.gradients, tensors, scalars, constants);
   });
 }
 

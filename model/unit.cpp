@@ -56,9 +56,8 @@ void norm_forward(Device& device, const UnitSizes& sizes, const Affine& norm, co
 
 void norm_backward(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors, void* dx,
                    const void* dout, const void* dresidual, const void* x) {
-  const std::int64_t bytes = sizes.C * std::int64_t{sizeof(float)};
-  device.zero(tensors.dweight, bytes);
-  device.zero(tensors.dbias, bytes);
+  const Device::Zeros zeros[] = {{tensors.dweight, sizes.C}, {tensors.dbias, sizes.C}};
+  device.zero_all(zeros);
   device.layernorm_backward_weight(tensors.dweight, tensors.dbias, dout, x, tensors.mean, tensors.rstd, sizes.rows(),
                                    sizes.C);
   device.layernorm_backward_input(dx, dout, dresidual, x, tensors.mean, tensors.rstd, norm.weight, sizes.rows(),
@@ -66,8 +65,8 @@ void norm_backward(Device& device, const UnitSizes& sizes, const Affine& norm, c
 }
 
 void add_norm_gradients(Device& device, const UnitSizes& sizes, const Affine& norm, const NormTensors& tensors) {
-  device.add(norm.dweight, tensors.dweight, sizes.C);
-  device.add(norm.dbias, tensors.dbias, sizes.C);
+  const Device::Addition sums[] = {{norm.dweight, tensors.dweight, sizes.C}, {norm.dbias, tensors.dbias, sizes.C}};
+  device.add_all(sums);
 }
 
 }  // namespace train_gpt

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: builds for its card, runs the kernel tests on it, trains the golden run alone and on 2 and 4 ranks
-# that share the GPUs, measures tokens/s and MFU of GPT-2 124M, 350M, 774M and 1558M, every operation against its roofline, and
-# products and attention against the PyTorch of that machine. Writes one table to stdout and one JSON file.
+# that share the GPUs, compares the bits of 1, 2, 4 and 8 ranks in bf16, the memory that is taken with the plan's, and the end of
+# a job whose rank is killed in mid-step with 24 layers per stage; measures tokens/s and MFU of GPT-2 124M, 350M, 774M and
+# 1558M, every operation against its roofline, and products and attention against the PyTorch of that machine. Writes one table
+# to stdout and one JSON file.
 #
-#   scripts/gpu_check.sh [--device cuda|cpu] [--models "d12 d24"] [--steps N] [--output FILE.json] [--seconds LIMIT]
+#   scripts/gpu_check.sh [--device cuda|cpu|emulated] [--models "d12 d24"] [--steps N] [--output FILE.json] [--seconds LIMIT]
 #                        [--bundle auto|always|never]
 #
 # Needs nvcc, g++ and make, and no network. Where MPI or GoogleTest are missing (or with --bundle always), it takes
 # them from .gpu-bundle/bundle.tar.gz, which `make gpu-bundle` writes on another machine. --device cpu tries the script itself
-# where there is no GPU. What does not fit in the time limit (480 s) is left out and said so. The status is 0 if everything that
+# where there is no GPU; --device emulated does so with the emulated GPUs of `make test` and tiny sizes, every check included
+# (part of make check). What does not fit in the time limit (480 s) is left out and said so. The status is 0 if everything that
 # ran was right.
 set -u
 cd "$(dirname "$0")/.."
-device=cuda models="d12 d24 d36 d48" steps=12 output=gpu_check.json limit=480 bundle=auto
+device=cuda models= steps=12 output=gpu_check.json limit=480 bundle=auto
 while [ $# -gt 0 ]; do
   case "$1" in
     --device) device=$2; shift 2 ;;
@@ -24,6 +27,16 @@ while [ $# -gt 0 ]; do
     *) echo "gpu_check.sh: error: unexpected '$1'; the first lines of this script say how it is called" >&2; exit 2 ;;
   esac
 done
+small=true
+case "$device" in
+  cuda) small=false precision=bf16 models=${models:-d12 d24 d36 d48} program=train_gpt tests=cuda_tests-gpu rooflines=rooflines-gpu ;;
+  cpu) precision=fp32 models=${models:-d12} program=train_gpt tests= rooflines= ;;
+  emulated)
+    precision=bf16 models=${models:-tiny} steps=4 program=train_gpt-emulated tests=cuda_tests-plain rooflines=rooflines-plain bundle=never
+    export EMULATOR_DEVICES=${EMULATOR_DEVICES:-8}
+    ;;
+  *) echo "gpu_check.sh: error: --device $device: must be cuda, cpu or emulated" >&2; exit 2 ;;
+esac
 SECONDS=0
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 failed=0 results=()
@@ -42,7 +55,7 @@ train() {
   local ranks=$1 folder=$2
   shift 2
   [ "$(left)" -gt 5 ] || { echo "$limit s are over" >"$folder.err"; return 1; }
-  timeout "$(left)" "$mpirun" -n "$ranks" $build/train_gpt --device "$device" --output "$folder" --overwrite "$@" >"$folder.out" 2>"$folder.err"
+  timeout "$(left)" "$mpirun" -n "$ranks" $build/$program --device "${device/emulated/cuda}" --overwrite --output "$folder" --overwrite "$@" >"$folder.out" 2>"$folder.err"
   local status=$?
   [ $status -ne 124 ] || echo "$limit s are over" >>"$folder.err"
   return $status
@@ -80,12 +93,14 @@ fi
 mpirun=$(command -v mpirun.mpich || command -v mpirun) || { echo "gpu_check.sh: error: no mpirun; run make deps" >&2; exit 1; }
 
 # A build folder of its own: what make found in the usual one may be other libraries.
-build=build-gpu-check targets="build-gpu-check/train_gpt build-gpu-check/golden_files"
+build=build-gpu-check
+[ "$device" != emulated ] || build=${BUILD:-build}
+targets=
+for target in $program golden_files $tests $rooflines; do targets="$targets $build/$target"; done
 if [ "$device" = cuda ]; then
-  targets="$targets build-gpu-check/cuda_tests-gpu build-gpu-check/rooflines-gpu"
   found=$(scripts/find_cuda.sh "$work/cuda.mk") && grep -q CUDA_NVCC "$work/cuda.mk" || { echo "gpu_check.sh: error: $found" >&2; exit 1; }
   echo "$found"
-else
+elif [ "$device" = cpu ]; then
   export CUDA=0
 fi
 # shellcheck disable=SC2086
@@ -96,9 +111,10 @@ card=$([ "$device" = cuda ] && nvidia-smi --query-gpu=name --format=csv,noheader
 echo "$card; built in $build_seconds s; MPI and GoogleTest $from"
 
 # The kernel tests on the card; their messages are in gpu_check.tests.log if some fail.
-if [ "$device" = cuda ]; then
-  seconds=$(($(left) < 150 ? $(left) : 150))
-  timeout "$seconds" $build/cuda_tests-gpu --gtest_brief=1 >"$work/tests" 2>&1
+if [ -n "$tests" ]; then
+  seconds=$(($(left) < 150 ? $(left) : 150)) filter=*
+  [ "$device" != emulated ] || filter=CudaSquaredSums.*
+  timeout "$seconds" $build/$tests --gtest_brief=1 --gtest_filter="$filter" >"$work/tests" 2>&1
   status=$?
   good=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$work/tests") bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' "$work/tests")
   if [ $status -eq 0 ] && [ -z "$good" ]; then
@@ -132,14 +148,70 @@ for case in "1 gpipe" "2 1f1b" "4 zb-v" "4 zb-h1"; do
   record "$name" "$good" "\"worst\":$worst,\"hash\":\"$hash\"" "losses within $worst of llm.c's (5e-5 allowed), parameters $hash"
 done
 
-# Speed: bf16 on GPUs, one rank. Medians without the first two steps.
-precision=$([ "$device" = cuda ] && echo bf16 || echo fp32)
+# The same bits on 1, 2, 4 and 8 ranks, with a GPU each where there are as many.
+shape=(--model d12 --vocab 50257 --seq-len 1024 --micro-batch-size 4)
+$small && shape=(--layers 6 --heads 2 --hidden 32 --vocab 50257 --seq-len 16 --micro-batch-size 1)
+shape+=(--train-data "$work/speed_tokens.bin" --precision "$precision")
+first_hash=
+for case in "1 gpipe" "2 zb-v" "4 1f1b" "8 zb-h1"; do
+  read -r ranks schedule <<<"$case"
+  name="bits $precision $schedule, $ranks rank(s)" folder=$work/bits-$ranks
+  if ! train "$ranks" "$folder" --schedule "$schedule" --micro-batches 8 --steps 2 "${shape[@]}"; then
+    not_done "$name" "$folder"
+    continue
+  fi
+  hash=$(field "$folder" end parameter_hash)
+  first_hash=${first_hash:-$hash}
+  record "$name" "$([ "$hash" = "$first_hash" ] && echo true || echo false)" "\"hash\":\"$hash\"" \
+    "parameters $hash, those of 1 rank $first_hash"
+done
+
+# What a run takes of the GPU, against what it said it would: the plan, and estimates for CUDA's own.
+if [ "$device" = cuda ]; then
+  used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -n 1; }
+  before=$(used) most=0
+  train 1 "$work/memory" --schedule gpipe --micro-batches 2 --steps 20 "${shape[@]}" &
+  run=$!
+  while kill -0 $run 2>/dev/null; do
+    now=$(used)
+    [ "$now" -le "$most" ] || most=$now
+    sleep 0.2
+  done
+  planned=$(field "$work/memory" plan bytes | head -n 1)
+  taken=$((most - before)) allowed=$(awk -v p="${planned:-0}" 'BEGIN {printf "%d", p / 1048576 + 256 + 700}')  # and a context
+  record "memory, $precision" "$([ "$taken" -gt 0 ] && [ "$taken" -le "$allowed" ] && echo true || echo false)" \
+    "\"taken_mib\":$taken,\"allowed_mib\":$allowed" "$taken MiB taken, at most $allowed MiB were to be expected"
+fi
+
+# A rank that dies in mid-step, when the others have launched all that the GPU's queue holds: all end, within seconds.
+folder=$work/killed
+deep=(--layers 48 --heads 12 --hidden 768 --vocab 50257 --seq-len 1024 --micro-batch-size 1)
+$small && deep=(--layers 48 --heads 2 --hidden 32 --vocab 1009 --seq-len 16 --micro-batch-size 1)
+begin=$SECONDS
+train 2 "$folder" --schedule 1f1b --micro-batches 4 --steps 1000 --partition uniform --train-data "$work/speed_tokens.bin" \
+  --precision "$precision" "${deep[@]}" &
+run=$!
+while kill -0 $run 2>/dev/null && ! grep -q '"event":"step"' "$folder/log.jsonl" 2>/dev/null; do sleep 0.2; done
+victim=$(pgrep -f "$folder" | while read -r process; do
+  tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -qE '^(PMI_RANK|OMPI_COMM_WORLD_RANK)=1$' && echo "$process" && break
+done)
+[ -z "$victim" ] || kill -KILL "$victim"
+killed=$SECONDS
+wait $run
+status=$?
+good=$([ -n "$victim" ] && [ $status -ne 0 ] && [ $((SECONDS - killed)) -le 30 ] && echo true || echo false)
+record "a rank killed in mid-step" "$good" "\"seconds\":$((SECONDS - killed))" \
+  "24 layers per stage: the job ended $((SECONDS - killed)) s later, status $status, $((killed - begin)) s after its start"
+
+# Speed: one rank. Medians without the first two steps.
 for model in $models; do
   rows=$([ "$model" = d12 ] && echo 16 || echo 8) length=1024
-  [ "$device" = cpu ] && rows=1 length=64
+  options=(--model "$model")
+  $small && rows=1 length=64
+  [ "$model" = tiny ] && options=(--layers 2 --heads 2 --hidden 32)
   folder=$work/speed-$model
   if [ "$(left)" -lt 30 ]; then echo "speed $model: left out, less than 30 s of $limit are left"; continue; fi
-  train 1 "$folder" --schedule gpipe --model "$model" --train-data "$work/speed_tokens.bin" --vocab 50257 --seq-len "$length" \
+  train 1 "$folder" --schedule gpipe "${options[@]}" --train-data "$work/speed_tokens.bin" --vocab 50257 --seq-len "$length" \
     --micro-batch-size "$rows" --micro-batches 1 --steps "$steps" --precision "$precision" ||
     { not_done "speed $model" "$folder"; continue; }
   median() { field "$folder" step "$1" | tail -n +3 | sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
@@ -149,15 +221,15 @@ for model in $models; do
 done
 
 # Operations against the card's limits, and against PyTorch in the same minute.
-if [ "$device" = cuda ] && [ "$(left)" -gt 20 ]; then
-  timeout "$(left)" $build/rooflines-gpu --seconds $(($(left) / 2)) --json "$work/rooflines" >"$work/rooflines.txt" 2>&1
+if [ -n "$rooflines" ] && [ "$(left)" -gt 20 ]; then
+  timeout "$(left)" $build/$rooflines $($small && echo --small) --seconds $(($(left) / 2)) --json "$work/rooflines" >"$work/rooflines.txt" 2>&1
   record "rooflines" "$([ $? -eq 0 ] && echo true || echo false)" "\"operations\":[$(paste -sd, "$work/rooflines" 2>/dev/null)]" \
     "$(wc -l <"$work/rooflines") operations"
   cat "$work/rooflines.txt"
   : >"$work/pytorch"
   if [ "$(left)" -lt 20 ]; then
     echo "PyTorch: left out, less than 20 s of $limit are left"
-  elif timeout "$(left)" python3 scripts/gpu_pytorch.py >"$work/pytorch" 2>"$work/pytorch.err"; then
+  elif timeout "$(left)" python3 scripts/gpu_pytorch.py $($small && echo --small) >"$work/pytorch" 2>"$work/pytorch.err"; then
     record "PyTorch, the same work" true "\"operations\":[$(paste -sd, "$work/pytorch")]" "$(wc -l <"$work/pytorch") operations"
     field_of() { sed -n "s/.*\"operation\":\"$2\",\"us\":\([0-9.]*\).*/\1/p" "${1/#/$work/}" | head -n 1; }
     printf '%-34s %12s %12s %8s\n' "operation" "ours us" "PyTorch us" "ratio"

@@ -10,6 +10,7 @@
 // bit.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/tensors.cuh"
 
 namespace train_gpt::cuda {
 namespace {
@@ -81,6 +82,18 @@ struct AdamWMoments {
   }
 };
 
+// The same for many tensors, each of which decays or not.
+template <typename Step>
+struct OfArena {
+  Step step;
+
+  __device__ void operator()(const Device::ArenaTensor& tensor, std::int64_t i, int count) const {
+    Step mine = step;
+    if (!tensor.decays) mine.constants.weight_decay = 0;
+    mine(tensor.offset + i, count);
+  }
+};
+
 }  // namespace
 
 // In fp32 the parameters are their own low copy, where there is none of its own.
@@ -102,6 +115,26 @@ void CudaDevice<Float>::adamw_moments(float* m, float* v, const float* gradient,
   progress();
 }
 
+template <typename Float>
+void CudaDevice<Float>::adamw_all(float* new_parameters, void* low_copies, float* m, float* v, const float* parameters,
+                                  const float* gradients, std::span<const ArenaTensor> tensors,
+                                  const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments) {
+  Float* copies = low_copies == new_parameters ? nullptr : low(low_copies);
+  const AdamW<Float> step{new_parameters, copies, m, v, parameters, gradients, scalars, constants, keep_moments};
+  for_all_tensors(OfArena<AdamW<Float>>{step}, tensors, stream_);
+  progress();
+}
+
+template <typename Float>
+void CudaDevice<Float>::adamw_moments_all(float* m, float* v, const float* gradients,
+                                          std::span<const ArenaTensor> tensors, const AdamWScalars* scalars,
+                                          const AdamWConstants& constants) {
+  for_all_tensors(OfArena<AdamWMoments>{{m, v, gradients, scalars, constants}}, tensors, stream_);
+  progress();
+}
+
+TRAIN_GPT_FOR_FLOAT_AND_BF16(adamw_all)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(adamw_moments_all)
 TRAIN_GPT_FOR_FLOAT_AND_BF16(adamw)
 TRAIN_GPT_FOR_FLOAT_AND_BF16(adamw_moments)
 

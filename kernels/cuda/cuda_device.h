@@ -151,10 +151,18 @@ class CudaDevice final : public WithStream {
              const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments, std::int64_t n) override;
   void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
                      const AdamWConstants& constants, std::int64_t n) override;
+  void adamw_all(float* new_parameters, void* low_copies, float* m, float* v, const float* parameters,
+                 const float* gradients, std::span<const ArenaTensor> tensors, const AdamWScalars* scalars,
+                 const AdamWConstants& constants, bool keep_moments) override;
+  void adamw_moments_all(float* m, float* v, const float* gradients, std::span<const ArenaTensor> tensors,
+                         const AdamWScalars* scalars, const AdamWConstants& constants) override;
   // norm.cu
   void squared_sums(double* sums, const float* x, std::int64_t n) override;
+  void squared_sums_all(double* sums, const float* x, std::span<const ArenaTensor> tensors) override;
   // convert.cu
   void add(float* out, const float* in, std::int64_t n) override;
+  void add_all(std::span<const Addition> tensors) override;
+  void zero_all(std::span<const Zeros> tensors) override;
 
  private:
   static Float* low(void* p) { return static_cast<Float*>(p); }

@@ -1,6 +1,7 @@
 #include "pipeline/train/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -290,11 +291,17 @@ void Executor::clear_gradients() {
     device_.zero(memory_.gradients(), rank_plan_.layout.gradient_elements * kFloat);
     return;  // a group's sums are set to zero when they join the total
   }
+  std::array<Device::Zeros, kTensorsAtOnce> zeros;
+  std::size_t count = 0;
+  const auto set_to_zero = [&] { device_.zero_all({zeros.data(), std::exchange(count, 0)}); };
   for (const std::vector<GradientRange>& ranges : gradient_ranges_) {
     for (const GradientRange& range : ranges) {
-      if (!range.set_by_first) device_.zero(memory_.gradients() + range.offset, range.elements * kFloat);
+      if (range.set_by_first) continue;
+      zeros[count++] = {memory_.gradients() + range.offset, range.elements};
+      if (count == zeros.size()) set_to_zero();
     }
   }
+  if (count > 0) set_to_zero();
 }
 
 // After the last micro-batch of a group has added its part to a tensor's group sum, the group joins the total. The

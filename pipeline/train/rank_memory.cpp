@@ -21,6 +21,7 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   }
   zero(MemoryUse::parameters);  // actions are rehearsed before parameters are known
   zero(MemoryUse::low_parameters);
+  zero(MemoryUse::tokens);  // all losses are read at once, also those that no list computes
   zero(MemoryUse::first_moment);
   zero(MemoryUse::second_moment);
   zero_gradients();
@@ -98,6 +99,10 @@ float* RankMemory::losses(int micro_batch) const {
   if (!plan_.losses.contains(micro_batch)) return nullptr;
   const int before = plan_.tokens.count() + plan_.targets.count();
   return reinterpret_cast<float*>(token_block(before + micro_batch - plan_.losses.first));
+}
+
+RankMemory::Losses RankMemory::all_losses() const {
+  return {losses(plan_.losses.first), plan_.losses.count(), token_stride_ / static_cast<std::int64_t>(sizeof(float))};
 }
 
 void* RankMemory::next_logits() const {

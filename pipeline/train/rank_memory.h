@@ -33,7 +33,14 @@ class RankMemory {
   std::int32_t* tokens(int micro_batch) const;   // null unless in RankPlan::tokens
   std::int32_t* targets(int micro_batch) const;  // null unless in RankPlan::targets
   float* losses(int micro_batch) const;          // null unless in RankPlan::losses
-  void* next_logits() const;                     // (B,Vp); null unless RankPlan::gives_logits
+  // Those of all micro-batches in RankPlan::losses, `stride` floats apart; between two lie some that are always 0.
+  struct Losses {
+    const float* first = nullptr;
+    std::int64_t count = 0;
+    std::int64_t stride = 0;
+  };
+  Losses all_losses() const;
+  void* next_logits() const;  // (B,Vp); null unless RankPlan::gives_logits
   double* atom_sums() const { return static_cast<double*>(of(MemoryUse::norms)); }
   AdamWScalars* scalars() const;  // on the device, behind the sums
 

@@ -26,7 +26,8 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
       lowered_marks_(lowered_.size()) {
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
-  host_losses_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
+  const RankMemory::Losses losses = memory_.all_losses();
+  host_losses_.resize(static_cast<std::size_t>(losses.count * losses.stride));
   host_sums_.resize(static_cast<std::size_t>(owned_atoms(memory_.plan().layout)));
   atoms_ = plan_.request.computes ? atom_count(plan_.request.model) : 0;
   set_hooks({}, {});
@@ -103,12 +104,14 @@ void Trainer::load_tokens(const Batch& batch) {
 // here.
 void Trainer::micro_batch_losses(std::span<double> losses, const std::vector<Action>& list) {
   const BatchShape& shape = plan_.request.batch;
+  const RankMemory::Losses all = memory_.all_losses();
+  if (all.count == 0) return;
+  device_.to_host(host_losses_.data(), all.first, all.count * all.stride * static_cast<std::int64_t>(sizeof(float)));
   for (const Action& action : list) {
     if (action.op != Op::forward || !memory_.plan().stage_plan(action.stage).shape.has_losses()) continue;
-    device_.to_host(host_losses_.data(), memory_.losses(action.micro_batch),
-                    shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(float)));
+    const float* mine = host_losses_.data() + (action.micro_batch - memory_.plan().losses.first) * all.stride;
     double sum = 0;
-    for (const float loss : host_losses_) sum += static_cast<double>(loss);
+    for (std::int64_t i = 0; i < shape.micro_batch_tokens(); ++i) sum += static_cast<double>(mine[i]);
     const std::int64_t of_replica = std::int64_t{groups_.replica()} * shape.micro_batches;
     losses[static_cast<std::size_t>(of_replica + action.micro_batch)] = sum;
   }

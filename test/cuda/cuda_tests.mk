@@ -30,7 +30,7 @@ test-cuda: $(BUILD)/test_cuda
 	@$< --gtest_brief=1
 
 # Small cases that reach every barrier and wait, in tiles and out of them.
-CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaShardChain.*:CudaSquaredSums.*:CudaMarks.*:CudaMemory.*'
+CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaShardChain.*:Small/CudaTensors.*:CudaSquaredSums.*:CudaMarks.*:CudaMemory.*'
 CUDA_MUTATED_SOURCES := $(CUDA_SOURCES) $(filter-out %/ptx.cuh,$(wildcard kernels/cuda/*.cuh))
 # Other seeds of the random order of threads and streams.
 CUDA_SEEDS := 2 3 4
@@ -45,7 +45,7 @@ check: check-cuda
 
 # Registers, shared memory, occupancy and bank conflicts of every kernel: the table in kernels/cuda/README.md. (The kernel
 # that adds NCCL's slices has neither shared memory nor a place in these tests.)
-CUDA_TABLED := --gtest_filter=Small/CudaAttention*:Large/CudaAttention*HS256:Small/CudaRows*:Small*/CudaMatmul*:Small/CudaShardChain*:*AdamW*:CudaSquaredSums*:CudaConversions*:CudaMemory.Add*
+CUDA_TABLED := --gtest_filter=Small/CudaAttention*:Large/CudaAttention*HS256:Small/CudaRows*:Small*/CudaMatmul*:Small/CudaShardChain*:*AdamW*:*CudaTensors*:CudaSquaredSums*:CudaConversions*:CudaMemory.Add*
 .PHONY: kernel-table
 kernel-table: $(NVCC_OBJECTS) $(BUILD)/cuda_tests-race
 	@EMULATOR_BANKS=1 $(BUILD)/cuda_tests-race --gtest_brief=1 '$(CUDA_TABLED)' > $(BUILD)/banks.log 2>&1 || { cat $(BUILD)/banks.log; exit 1; }

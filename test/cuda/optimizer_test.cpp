@@ -86,6 +86,73 @@ TEST(CudaSquaredSums, OneDoublePerAtom) {
   }
 }
 
+// Several tensors in one launch, and one after the other: among them one that ends within a block, one of a block, one
+// of two atoms, and as many as a call takes.
+class CudaTensors : public testing::TestWithParam<Precision> {
+ protected:
+  CudaTensors() {
+    std::int64_t offset = 64;
+    for (std::size_t i = 0; i < kTensorsAtOnce; ++i) {
+      const std::int64_t elements = i == 1 ? 1024 : i == 2 ? kAtomElements + 5 : static_cast<std::int64_t>(1 + 7 * i);
+      tensors_.push_back({.offset = offset, .elements = elements, .decays = i % 3 != 0});
+      offset += (elements + 63) / 64 * 64 + 64;
+    }
+    elements_ = offset;
+  }
+
+  CudaFixture cuda_{GetParam(), 1, 1, 8, 1};
+  Device& device_ = *cuda_.device;
+  std::vector<Device::ArenaTensor> tensors_;
+  std::int64_t elements_ = 0;
+};
+
+TEST_P(CudaTensors, AtOnceHaveTheBitsOfOneAfterTheOther) {
+  const AdamWScalars host{1e-3F, 1 - 0.81F, 1 - 0.9025F, 0.7F};
+  const AdamWConstants constants{0.9F, 0.95F, 1e-8F, 0.1F};
+  Buffer scalar_buffer(device_, Floats(4, 0));
+  auto* scalars = reinterpret_cast<AdamWScalars*>(static_cast<float*>(scalar_buffer));
+  device_.to_device(scalars, &host, sizeof host);
+  Floats squares = random_floats(elements_, 3);
+  for (float& x : squares) x *= x;
+  const auto run = [&](bool at_once) -> Results {
+    Buffer p(device_, random_floats(elements_, 1)), m(device_, random_floats(elements_, 2)), v(device_, squares),
+        g(device_, random_floats(elements_, 4)), sum(device_, random_floats(elements_, 5)),
+        zeros(device_, random_floats(elements_, 6));
+    LowBuffer copies(device_, Floats(static_cast<std::size_t>(elements_), 0));
+    std::int64_t atoms = 0;
+    std::vector<Device::Addition> additions;
+    std::vector<Device::Zeros> zeroed;
+    for (const Device::ArenaTensor& t : tensors_) {
+      atoms += (t.elements + kAtomElements - 1) / kAtomElements;
+      additions.push_back({sum + t.offset, g + t.offset, t.elements});
+      zeroed.push_back({zeros + t.offset, t.elements});
+    }
+    Buffer norm(device_, Floats(static_cast<std::size_t>(2 * atoms), NAN));
+    auto* sums = reinterpret_cast<double*>(static_cast<float*>(norm));
+    if (at_once) {
+      device_.adamw_all(p, copies, m, v, p, g, tensors_, scalars, constants, false);
+      device_.adamw_moments_all(m, v, g, tensors_, scalars, constants);
+      device_.squared_sums_all(sums, g, tensors_);
+      device_.add_all(additions);
+      device_.zero_all(zeroed);
+    } else {
+      device_.Device::adamw_all(p, copies, m, v, p, g, tensors_, scalars, constants, false);
+      device_.Device::adamw_moments_all(m, v, g, tensors_, scalars, constants);
+      device_.Device::squared_sums_all(sums, g, tensors_);
+      device_.Device::add_all(additions);
+      device_.Device::zero_all(zeroed);
+    }
+    return {{"parameters", p.values()}, {"copies", copies.values()}, {"m", m.values()},        {"v", v.values()},
+            {"sums", norm.values()},    {"added", sum.values()},     {"zeros", zeros.values()}};
+  };
+  const Results expected = run(false), actual = run(true);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(same_bits(actual[i].values, expected[i].values)) << expected[i].name;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Small, CudaTensors, testing::Values(Precision::fp32, Precision::bf16),
+                         [](const auto& info) { return name_of(info.param); });
+
 TEST(CudaConversions, RoundToNearestEven) {
   CudaFixture cuda(Precision::bf16, 1, 1, 8, 1);
   Device& device = *cuda.device;

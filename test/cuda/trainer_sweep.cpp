@@ -4,8 +4,8 @@
 //
 // Bits: every schedule on 2 and 4 ranks against one rank, fp32 and bf16, with optimistic steps as well. Curves: bf16
 // within 1% of fp32. Golden: the losses of llm.c's trainer. Quiet steps: after step 0 no call waits for the device,
-// allocates, or makes a stream, an event or a communicator (the read-back at the end of a step polls an event). Prints
-// `N passed, N failed` on rank 0.
+// allocates, or makes a stream, an event or a communicator (the read-back at the end of a step polls an event).
+// Launches: what a layer and a step's end take. Prints `N passed, N failed` on rank 0.
 #include <unistd.h>
 
 #include <cmath>
@@ -65,6 +65,7 @@ class Sweep {
   void bits();
   void curves();
   void golden_losses();
+  void launches();
   int finish() const {
     if (first()) std::printf("%d passed, %d failed\n", passed_, failed_);
     return failed_ == 0 ? 0 : 1;
@@ -82,6 +83,7 @@ class Sweep {
   // On the first ranks of the job; `quiet` says whether the steps after the first were.
   Outcome run_case(const Run& run, Precision precision, bool staged, bool& quiet);
   const Outcome& one_rank(const Run& run, Precision precision);
+  std::int64_t launches_per_step(int layers, int micro_batches);
   double golden_loss_difference(const std::string& path, const std::string& schedule, int p, int steps);
 
   Settings settings_;
@@ -264,6 +266,46 @@ void Sweep::curves() {
   report("the bf16 losses are more than 1% from those of fp32", close);
 }
 
+// Kernels, copies and library calls of one training step on one rank.
+std::int64_t Sweep::launches_per_step(int layers, int micro_batches) {
+  Run run;
+  run.layers = layers;
+  run.micro_batches = micro_batches;
+  run.steps = 3;
+  const auto issued = [] {
+    const emulator::Counters& c = emulator::counters();
+    return c.launches + c.copies + c.library_calls;
+  };
+  std::int64_t before = 0, after = 0;
+  const auto group =
+      make_gpu_communicator(make_mpi_communicator(), *devices_[Precision::bf16]).communicator->split(world_->rank(), 0);
+  test::train_rank(*group, *devices_[Precision::bf16], run, {}, [&](std::int64_t step) {
+    before = after;
+    after = issued();
+  });
+  return after - before;
+}
+
+// What a step issues is linear in micro-batches and layers but for what a step has once: its end, and setting gradients
+// to zero at its beginning.
+void Sweep::launches() {
+  if (!wanted("launches")) return;
+  constexpr int kFew = 2, kMany = 12;
+  const std::int64_t few2 = launches_per_step(kFew, 2), few3 = launches_per_step(kFew, 3);
+  const std::int64_t many2 = launches_per_step(kMany, 2), many3 = launches_per_step(kMany, 3);
+  const std::int64_t per_layer = ((many3 - many2) - (few3 - few2)) / (kMany - kFew);
+  const std::int64_t once = many2 - 2 * (many3 - many2), once_few = few2 - 2 * (few3 - few2);
+  if (first()) {
+    std::printf(
+        "launches: %d per layer and micro-batch, %d per micro-batch beside its layers, %d (%d) once per step of "
+        "%d (%d) layers\n",
+        static_cast<int>(per_layer), static_cast<int>(few3 - few2 - kFew * per_layer), static_cast<int>(once),
+        static_cast<int>(once_few), kMany, kFew);
+  }
+  report("more than 24 launches per layer and micro-batch", per_layer <= 24);
+  report("more than 12 launches once per step", once <= 12);
+}
+
 // The largest difference to the losses of the public trainer, on rank 0.
 double Sweep::golden_loss_difference(const std::string& path, const std::string& schedule, int p, int steps) {
   Device& device = *devices_[Precision::fp32];
@@ -339,5 +381,6 @@ int main(int argc, char** argv) {
   sweep.bits();
   sweep.curves();
   sweep.golden_losses();
+  sweep.launches();
   return sweep.finish();
 }

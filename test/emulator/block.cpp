@@ -1,5 +1,6 @@
 #include "block.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -257,7 +258,10 @@ void run_launch(const Launch& launch) {
   static std::uint64_t launches = 0;
   order_random.start(settings().seed * 0x9E3779B97F4A7C15ULL + ++launches);
 
-  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  const std::uint64_t all_blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  const std::uint64_t skipped =
+      settings().last_blocks == 0 ? 0 : all_blocks - std::min(all_blocks, settings().last_blocks);
+  const std::uint64_t blocks = all_blocks - skipped;
   std::vector<std::uint32_t> shuffled;
   if (thread_order == ThreadOrder::random) {
     shuffled.resize(blocks);
@@ -270,6 +274,7 @@ void run_launch(const Launch& launch) {
     std::uint64_t b = i;
     if (thread_order == ThreadOrder::reverse) b = blocks - 1 - i;
     if (thread_order == ThreadOrder::random) b = shuffled[i];
+    b += skipped;
     the_block.index = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
                        static_cast<unsigned>(b / grid.x / grid.y)};
     run_block();

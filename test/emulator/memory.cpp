@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -13,17 +14,20 @@
 #include "race.h"
 #include "report.h"
 #include "sanitizer.h"
+#include "settings.h"
 
 namespace emulator {
 namespace {
 
 constexpr std::size_t kRegionBytes = std::size_t{1} << 40;
 constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kRepeatedFrom = std::size_t{1} << 30;
 
 struct Allocation {
   MemoryKind kind = MemoryKind::device;
   bool live = true;
   bool open = false;  // accessible at present
+  bool repeated = false;
   std::uint64_t number = 0;
   std::size_t bytes = 0;
   std::uintptr_t begin = 0;
@@ -84,6 +88,21 @@ void close_all() {
   opened.clear();
 }
 
+// One small piece of memory again and again (Settings::repeated_memory). False: there is no room.
+bool map_repeatedly(const Allocation& allocation) {
+  const auto piece = static_cast<std::size_t>(settings().repeated_memory);
+  const int file = memfd_create("repeated device memory", 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(piece)) != 0) return false;
+  bool mapped = true;
+  for (std::uintptr_t at = allocation.pages_begin; at < allocation.pages_end && mapped; at += piece) {
+    const std::size_t bytes = std::min<std::size_t>(piece, allocation.pages_end - at);
+    mapped = mmap(address(at), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  }
+  close(file);
+  if (mapped) std::memset(address(allocation.pages_begin), 0xFF, piece);
+  return mapped;
+}
+
 // The unused bytes before and behind the allocation in its pages.
 void set_red_zones(const Allocation& allocation, bool closed) {
   const auto apply = closed ? close_memory : open_memory;
@@ -128,9 +147,15 @@ void* allocate_memory(MemoryKind kind, std::size_t bytes) {
   allocation.pages_end = next_page + pages;
   allocation.begin = allocation.pages_end - usable;  // the end meets the guard page
   next_page = allocation.pages_end + page_bytes();
-  if (mprotect(address(allocation.pages_begin), pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
-  std::memset(address(allocation.pages_begin), 0xFF, pages);
-  set_red_zones(allocation, true);
+  if (settings().repeated_memory > 0 && bytes > kRepeatedFrom) {
+    allocation.repeated = true;
+    allocation.begin = allocation.pages_begin;
+    if (!map_repeatedly(allocation)) return nullptr;
+  } else {
+    if (mprotect(address(allocation.pages_begin), pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    std::memset(address(allocation.pages_begin), 0xFF, pages);
+    set_red_zones(allocation, true);
+  }
   race::allocations_changed();
   if (kind == MemoryKind::device) {
     mprotect(address(allocation.pages_begin), pages, PROT_NONE);
@@ -150,7 +175,7 @@ void free_memory(MemoryKind kind, void* pointer, const char* what) {
     const DeviceMemoryOpen access;
     check_red_zones(pointer, what);
   }
-  set_red_zones(*allocation, false);
+  if (!allocation->repeated) set_red_zones(*allocation, false);
   allocation->live = false;
   race::allocations_changed();
   if (kind == MemoryKind::device) bytes_in_use -= round_up(allocation->bytes, kAlignment);
@@ -162,7 +187,7 @@ std::size_t device_bytes_in_use() { return bytes_in_use; }
 
 void check_red_zones(const void* pointer, const char* what) {
   Allocation* allocation = live_allocation(value(pointer));
-  if (allocation == nullptr) return;
+  if (allocation == nullptr || allocation->repeated) return;  // what is unused here is used elsewhere in the piece
   open(*allocation);
   set_red_zones(*allocation, false);
   const std::uintptr_t end = allocation->begin + allocation->bytes;

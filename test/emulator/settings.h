@@ -34,11 +34,15 @@ struct Settings {
   int device_count = 1;                             // EMULATOR_DEVICES: of the machine
   std::string card;                                 // EMULATOR_CARD: name of the devices; empty: an H100's
   double memory_gib = 4;                            // EMULATOR_MEMORY: of a device. Every byte is filled, so few
-  bool old_driver = false;                          // EMULATOR_OLD_DRIVER=1: the driver is too old for this CUDA
-  bool exclusive = false;                           // EMULATOR_EXCLUSIVE=1: a device admits one process (compute mode)
-  NcclFault nccl_fault;                             // EMULATOR_NCCL_FAULT
-  bool bank_conflicts = false;                      // EMULATOR_BANKS=1 counts them (race build only), see counters.h
-  bool cublaslt_epilogues = true;                   // EMULATOR_EPILOGUES=0: the heuristic finds only DEFAULT and BIAS
+  // For tests of index arithmetic: an allocation of more than a GiB is a piece of so many bytes (a multiple of 4096),
+  // mapped again and again; 0: all memory is real. And of every grid only so many last blocks run; 0: all.
+  std::int64_t repeated_memory = 0;
+  std::uint64_t last_blocks = 0;
+  bool old_driver = false;         // EMULATOR_OLD_DRIVER=1: the driver is too old for this CUDA
+  bool exclusive = false;          // EMULATOR_EXCLUSIVE=1: a device admits one process (compute mode)
+  NcclFault nccl_fault;            // EMULATOR_NCCL_FAULT
+  bool bank_conflicts = false;     // EMULATOR_BANKS=1 counts them (race build only), see counters.h
+  bool cublaslt_epilogues = true;  // EMULATOR_EPILOGUES=0: the heuristic finds only DEFAULT and BIAS
 };
 Settings& settings();
 
