@@ -47,7 +47,7 @@ test-cuda-trainer: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
 # wait between streams left out once, and every call that orders messages and the compute stream.
 TRAINER_MUTATED = env EMULATOR_STREAMS=latest EMULATOR_DEVICES=4 timeout 100 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-plain
 TRAINER_MUTATED_CALLS := kernels/cuda/nccl_communicator.cpp kernels/cuda/staged_communicator.cpp pipeline/train/executor.cpp pipeline/train/trainer_reductions.cpp
-check-cuda-trainer: $(EMULATOR_BUILDS:%=$(BUILD)/trainer_sweep-%) $(BUILD)/test_gpu_program $(BUILD)/rooflines-plain
+check-cuda-trainer: $(EMULATOR_BUILDS:%=$(BUILD)/trainer_sweep-%) $(BUILD)/test_gpu_program $(BUILD)/rooflines-plain $(BUILD)/golden_files $(BUILD)/cuda_tests-plain
 	@$(BUILD)/rooflines-plain --small > /dev/null
 	@scripts/run_tests.sh $(BUILD)/test_gpu_program 'EMULATOR_STREAMS=latest $(call trainer_sweep,plain) --full' \
 	  'EMULATOR_STREAMS=random EMULATOR_SEED=1 $(call trainer_sweep,plain)' 'EMULATOR_STREAMS=random EMULATOR_SEED=2 $(call trainer_sweep,plain)' \
@@ -55,4 +55,5 @@ check-cuda-trainer: $(EMULATOR_BUILDS:%=$(BUILD)/trainer_sweep-%) $(BUILD)/test_
 	@test/emulator/mutate.sh --only 'cudaStreamWaitEvent kernels/cuda/' \
 	  -- $(TRAINER_MUTATED) --only 'zb-v p=2 d=1 fp32' -- $(TRAINER_MUTATED) --only '1f1b p=2 d=1 bf16 staged'
 	@$(if $(filter race,$(EMULATOR_BUILDS)),test/cuda/mutate_calls.sh $(BUILD) $(MPIRUN) $(TRAINER_MUTATED_CALLS))
+	@scripts/gpu_check.sh --device emulated --output $(BUILD)/gpu_check.json
 check: check-cuda-trainer
