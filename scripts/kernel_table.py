@@ -95,6 +95,8 @@ def line_of(kernel):
     if name == "elementwise":
         operation = arguments.split("<")[0]
         return "elementwise, " + operation
+    if name == "tensors":  # kernels/cuda/tensors.cuh
+        return "several tensors, " + arguments.removeprefix("OfArena<").split("<")[0].split(",")[0].rstrip(">")
     if name == "column sums of rows":
         return f"{name}, {arguments.split(', ', 2)[2].split('<')[0]}"
     if name.startswith("flash"):

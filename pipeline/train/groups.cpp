@@ -29,10 +29,7 @@ Communicator* Groups::tied_to(int peer) const {
 }
 
 void Groups::progress() {
-  for (Communicator* group : {world, pipeline.get(), replicas.get(), copies.get()}) {
-    if (group != nullptr) group->progress();
-  }
-  for (const TiedPair& group : tied) group.pair->progress();
+  for_each([](Communicator& group) { group.progress(); });
 }
 
 Groups make_groups(Communicator& world, const Layout& layout, const Plan& plan) {

@@ -40,6 +40,14 @@ struct Groups {
   // first.
   bool owns_parameters() const;
   Communicator* tied_to(int peer) const;
+  // visit(communicator) for each that there is.
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    for (Communicator* group : {world, pipeline.get(), replicas.get(), copies.get()}) {
+      if (group != nullptr) visit(*group);
+    }
+    for (const TiedPair& group : tied) visit(*group.pair);
+  }
   // Moves the messages of every group.
   void progress();
 };

@@ -38,14 +38,17 @@ void Trainer::set_hooks(const std::function<void()>& while_computing, const std:
     groups_.progress();
     if (while_computing) while_computing();
   });
-  std::vector<Communicator*> all = groups_.summing;
-  all.insert(all.end(), {groups_.world, groups_.pipeline.get()});
-  for (Communicator* group : all) {
-    group->set_idle_hook([this, while_waiting] {
+  groups_.for_each([this, &while_waiting](Communicator& group) {
+    group.set_idle_hook([this, while_waiting] {
       groups_.progress();
       if (while_waiting) while_waiting();
     });
-  }
+  });
+}
+
+Trainer::~Trainer() {
+  device_.set_progress_hook({});
+  groups_.for_each([](Communicator& group) { group.set_idle_hook({}); });
 }
 
 void Trainer::open() {

@@ -71,6 +71,10 @@ class Trainer {
  public:
   // Allocates all memory (the plan's, nothing later). The referenced objects outlive the trainer.
   Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer);
+  // Takes its hooks away from the device and the communicators.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
@@ -161,6 +165,7 @@ class Trainer {
   std::vector<float> next_logits();
   void issue_due(std::size_t done);
   void issue(const LoweredAction& action);
+  void await_reduction();
   void finish_reduction();
   void finish_reductions();
 

@@ -69,10 +69,15 @@ void Trainer::rehearse_reductions() {
   if (!plan_.request.training) return;
   for (const LoweredAction& action : lowered_) {
     issue(action);
-    if (reducing_ != nullptr) reducing_->await(reduction_);
-    reducing_ = nullptr;
+    await_reduction();
     device_.synchronize();  // the next may connect only when nothing is on its way
   }
+}
+
+void Trainer::await_reduction() {
+  if (reducing_ == nullptr) return;
+  reducing_->await(reduction_);
+  reducing_ = nullptr;
 }
 
 void Trainer::finish_reduction() {
@@ -80,10 +85,9 @@ void Trainer::finish_reduction() {
   LoweredMarks& marks = lowered_marks_[issued_ - 1];
   marks.begin = device_.mark();
   waits_for_ = gradients_from(lowered_[issued_ - 1].kind);
-  reducing_->await(reduction_);
+  await_reduction();
   waits_for_ = nullptr;
   marks.end = device_.mark();
-  reducing_ = nullptr;
 }
 
 // From here on the host reads what the device computed, and waits for it by the device's means, which cannot tell a
