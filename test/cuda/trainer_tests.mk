@@ -35,7 +35,7 @@ $(BUILD)/test_gpu_program: $(GPU_PROGRAM_TESTS) $(BUILD)/test/commands/program.o
 
 trainer_sweep = EMULATOR_DEVICES=4 timeout 1500 $(MPIRUN) -n 4 $(BUILD)/trainer_sweep-$(1)
 # Without what takes long: a peer that only stops moving is noticed after 8 s.
-gpu_program_quickly = $(BUILD)/test_gpu_program --gtest_filter=-*Stopped*:*Killed*:*Optimistic*
+gpu_program_quickly = $(BUILD)/test_gpu_program --gtest_filter=-*Stopped*:*Killed*:*Optimistic*:*PlansWith*
 TEST_COMMANDS += '$(call trainer_sweep,plain)' '$(gpu_program_quickly)'
 test: $(BUILD)/trainer_sweep-plain $(BUILD)/test_gpu_program
 
