@@ -30,6 +30,8 @@ int run(const Options& options) {
       return run_profile(options);
     case Command::prepare:
       return run_prepare(options);
+    case Command::convert:
+      return run_convert(options);
     case Command::train:
       return run_train(options);
     case Command::evaluate:

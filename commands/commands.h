@@ -18,6 +18,8 @@ int run_profile(const Options& options);  // what units and messages cost here
 
 // Text files to token files. Throws as data/prepare.h says.
 int run_prepare(const Options& options);
+// A model between llm.c's file and Hugging Face's folder, with its tokenizer.
+int run_convert(const Options& options);
 // Where every rank of a run is, or was when it ended.
 int run_status(const Options& options);
 // Asks a run that is alive for a checkpoint.

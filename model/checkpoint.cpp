@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <stdexcept>
 #include <vector>
@@ -127,19 +128,38 @@ void for_each_piece(const ModelConfig& config, const ArenaLayout& layout, bool o
 
 }  // namespace
 
-ModelFile::ModelFile(const std::string& path) : file_(path) {
-  const Header header = header_in(file_, "a model");
+ModelFile::ModelFile(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    open_file(path);
+  } else if (fs::exists(fs::path(path) / "model.bin")) {
+    open_file(fs::path(path) / "model.bin");
+  } else if (has_safetensors(path)) {
+    huggingface_.emplace(path);
+    config_ = huggingface_->config();
+    precision_ = huggingface_->is_bf16() ? Precision::bf16 : Precision::fp32;
+  } else {
+    throw std::invalid_argument(path + ": is a folder with neither model.bin nor model.safetensors in it");
+  }
+}
+
+void ModelFile::open_file(const std::string& path) {
+  file_.emplace(path);
+  const Header header = header_in(*file_, "a model");
   const std::string wrong = wrong_kind(header);
   if (!wrong.empty()) throw std::invalid_argument(path + ": " + wrong);
   precision_ = header[1] == 3 ? Precision::fp32 : Precision::bf16;
-  check_sizes(path, header, static_cast<std::int64_t>(file_.bytes().size()),
+  check_sizes(path, header, static_cast<std::int64_t>(file_->bytes().size()),
               [&](const ModelConfig& config) { return file_bytes(config, precision_); });
   config_ = config_of(header);
 }
 
 void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) const {
   const std::int64_t stored = std::clamp<std::int64_t>(elements_before_padding(config_, tensor) - begin, 0, count);
-  const std::byte* in = file_.bytes().data() + kHeaderBytes + (tensor.offset + begin) * element_size(precision_);
+  std::fill(out + stored, out + count, 0.0F);
+  if (huggingface_) return huggingface_->read(out, tensor, begin, stored);
+  const std::byte* in = file_->bytes().data() + kHeaderBytes + (tensor.offset + begin) * element_size(precision_);
   if (precision_ == Precision::fp32) {
     std::memcpy(out, in, static_cast<std::size_t>(stored) * sizeof(float));
   } else {
@@ -149,7 +169,6 @@ void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, s
       out[i] = from_bf16(bits);
     }
   }
-  std::fill(out + stored, out + count, 0.0F);
 }
 
 void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
@@ -164,6 +183,27 @@ void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& lay
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision) {
   create_file(path, header_of(config, kModelMagic, precision == Precision::fp32 ? 3 : 5),
               file_bytes(config, precision));
+}
+
+void write_model_file(const std::string& path, const ModelFile& model, Precision precision) {
+  create_model_file(path, model.config(), precision);
+  {
+    RangeFile file(temporary_name(path));
+    std::vector<float> values(static_cast<std::size_t>(kPiece));
+    std::vector<std::uint16_t> rounded(values.size());
+    for (const TensorInfo& tensor : model_tensors(model.config())) {
+      for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece) {
+        const std::int64_t count = std::min(kPiece, tensor.elements - begin);
+        model.read(values.data(), tensor, begin, count);
+        std::transform(values.begin(), values.begin() + count, rounded.begin(), to_bf16);
+        const bool fp32 = precision == Precision::fp32;
+        file.write(kHeaderBytes + (tensor.offset + begin) * element_size(precision),
+                   fp32 ? static_cast<const void*>(values.data()) : rounded.data(), count * element_size(precision));
+      }
+    }
+    file.sync();
+  }
+  publish(path);
 }
 
 void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,

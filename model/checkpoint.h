@@ -10,19 +10,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "kernels/device.h"
 #include "model/config.h"
+#include "model/huggingface.h"
 #include "model/parameters.h"
 #include "model/range_file.h"
 
 namespace train_gpt {
 
-// A model file opened for reading. Errors: std::invalid_argument naming the file, the value found and what is right.
+// A model opened for reading: a file, a folder with model.bin in it, or one with Hugging Face's model.safetensors and
+// config.json (model/huggingface.h). Errors: std::invalid_argument naming the file, the value found and what is right.
 class ModelFile {
  public:
-  explicit ModelFile(const std::string& path);  // checks the header and the exact size
+  explicit ModelFile(const std::string& path);  // checks headers and exact sizes
 
   const ModelConfig& config() const { return config_; }
   Precision precision() const { return precision_; }
@@ -33,7 +36,10 @@ class ModelFile {
   void read_arena(Device& device, float* values, const ArenaLayout& layout) const;
 
  private:
-  MappedFile file_;
+  void open_file(const std::string& path);
+
+  std::optional<MappedFile> file_;               // one of these two
+  std::optional<HuggingFaceModel> huggingface_;  //
   ModelConfig config_;
   Precision precision_ = Precision::fp32;
 };
@@ -46,6 +52,9 @@ class ModelFile {
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision);
 void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,
                          const ArenaLayout& layout, const float* values);
+
+// The whole file of a model that is read elsewhere, by one rank.
+void write_model_file(const std::string& path, const ModelFile& model, Precision precision);
 
 // An optimizer file opened for reading. Errors as for ModelFile.
 class OptimizerFile {

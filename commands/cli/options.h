@@ -25,11 +25,23 @@ inline constexpr const char* kLatestRun = "out/latest";
 // --max-seq-len if neither it nor a model file is given.
 inline constexpr std::int64_t kDefaultMaxSeqLen = 1024;
 
-enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status, checkpoint };
+enum class Command : std::uint8_t {
+  train,
+  evaluate,
+  simulate,
+  plan,
+  profile,
+  prepare,
+  convert,
+  generate,
+  status,
+  checkpoint
+};
 
 struct DataOptions {
   std::string train_data = kDemoTrainData;  // glob
   std::string val_data;                     // glob; empty: no validation
+  std::string multiple_choice;              // JSONL; empty: none
   std::string folder;                       // --data: both of the above are in it
   bool shuffle = true;
   std::uint64_t seed = 1;  // of sample order, initial parameters and sampling
@@ -89,6 +101,7 @@ struct RunOptions {
   std::int64_t steps = 1000;      // in total, also after a resume
   std::int64_t val_every = 100;   // steps; 0: only after the last. Without val_data: never
   std::int64_t val_batches = 4;   // of rows() rows
+  std::int64_t eval_every = 0;    // steps, of multiple_choice; 0: only after the last
   std::int64_t sample_every = 0;  // steps; 0: never
   std::string output;             // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
   bool overwrite = false;         // give up the run that is in `output`
@@ -192,9 +205,21 @@ struct PrepareOptions {
   bool operator==(const PrepareOptions&) const = default;
 };
 
+struct ConvertOptions {
+  std::string output;                  // FILE.bin: llm.c's layout; else a folder, Hugging Face's
+  std::optional<Precision> precision;  // not given: that of the model that is read
+  std::int64_t shard_bytes = 0;        // of model.safetensors; 0: one file
+
+  bool operator==(const ConvertOptions&) const = default;
+};
+
 struct GenerateOptions {
   std::string prompt;
   std::int64_t tokens = 256;
+  bool interactive = false;
+  std::string stop;  // empty: nothing stops it
+  bool ignore_eos = false;
+  std::string tokenizer;     // empty: the model's own
   double temperature = 1.0;  // 0: always the likeliest token
 
   bool operator==(const GenerateOptions&) const = default;
@@ -213,6 +238,7 @@ struct Options {
   SimulateOutputOptions simulate;
   TestingOptions testing;
   PrepareOptions prepare;
+  ConvertOptions convert;
   GenerateOptions generate;
 
   bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for

@@ -32,7 +32,11 @@ void require(const Given& given, const std::string& command, std::initializer_li
 
 void check_required(const Options& options, const Given& given) {
   const std::string command = to_string(options.command);
-  if (options.command == Command::evaluate) require(given, command, {"init", "val-data"});
+  if (options.command == Command::evaluate) require(given, command, {"init"});
+  if (options.command == Command::evaluate && !given.contains("multiple-choice")) {
+    require(given, command, {"val-data"});
+  }
+  if (options.command == Command::convert) require(given, command, {"init", "output"});
   if (options.command == Command::generate) require(given, command, {"init"});
   if (options.command == Command::prepare) require(given, command, {"text", "output"});
   if (options.command == Command::simulate && !given.contains("schedule-file")) require(given, command, {"stages"});
@@ -102,6 +106,9 @@ void check_batch(const Options& options) {
 }
 
 void check_training(const Options& options, const Given& given) {
+  if (given.contains("eval-every") && options.data.multiple_choice.empty()) {
+    refuse("--eval-every needs --multiple-choice FILE.jsonl");
+  }
   if (options.run.overwrite && options.run.output.empty())
     refuse("--overwrite needs --output DIR, the folder to empty");
   if (options.run.overwrite && !options.run.resume.empty()) {
@@ -181,6 +188,19 @@ void check_simulation(const Options& options, const Given& given) {
   }
 }
 
+void check_generation(const Options& options, const Given& given) {
+  if (options.command != Command::generate) return;
+  if (options.generate.interactive && given.contains("prompt")) {
+    refuse("--interactive and --prompt contradict each other: prompts are typed; leave out one");
+  }
+}
+
+void check_conversion(const Options& options, const Given& given) {
+  if (given.contains("shard-size") && options.convert.output.ends_with(".bin")) {
+    refuse("--shard-size is for a folder as --output: llm.c's model is one file");
+  }
+}
+
 }  // namespace
 
 void check_together(const Options& options, const Given& given) {
@@ -189,6 +209,8 @@ void check_together(const Options& options, const Given& given) {
   check_model(options, given);
   check_batch(options);
   check_training(options, given);
+  check_generation(options, given);
+  check_conversion(options, given);
   check_schedule(options, given);
   check_device(options, given);
   check_simulation(options, given);

@@ -19,6 +19,7 @@ constexpr CommandSet kSimulate = only(Command::simulate);
 constexpr CommandSet kPlan = only(Command::plan);
 constexpr CommandSet kProfile = only(Command::profile);
 constexpr CommandSet kPrepare = only(Command::prepare);
+constexpr CommandSet kConvert = only(Command::convert);
 constexpr CommandSet kGenerate = only(Command::generate);
 constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint);
 constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
@@ -114,6 +115,9 @@ std::vector<OptionSpec> data_options() {
            [](Options& o, const Value& v) { o.data.train_data = v.text(); }},
           {"data", "DIR", nullptr, kTrain, "a folder that `prepare` made: --train-data and --val-data in one",
            [](Options& o, const Value& v) { o.data.folder = v.text(); }},
+          {"multiple-choice", "FILE.jsonl", nullptr, kTrain | kEvaluate,
+           "questions with endings, HellaSwag's rows: the share whose right ending is the likeliest",
+           [](Options& o, const Value& v) { o.data.multiple_choice = v.text(); }},
           {"val-data", "GLOB", nullptr, kTrain | kEvaluate, "token files to validate on",
            [](Options& o, const Value& v) { o.data.val_data = v.text(); }},
           {"shuffle", "true|false", "true", kTrain, "read windows in random order; false: consecutive windows",
@@ -148,10 +152,11 @@ std::vector<OptionSpec> model_options() {
            [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
           {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
            [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
-          {"init", "random|FILE", "random", kTrain | kPlan | kProfile,
-           "initial parameters; a model file gives the sizes, too",
+          {"init", "random|FILE|DIR", "random", kTrain | kPlan | kProfile,
+           "initial parameters; a model file, or a folder with model.bin or model.safetensors, gives the sizes, too",
            [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
-          {"init", "FILE", nullptr, kEvaluate | kGenerate, "model file",
+          {"init", "FILE|DIR", nullptr, kEvaluate | kGenerate | kConvert,
+           "model file, a folder with model.bin, or Hugging Face's with model.safetensors",
            [](Options& o, const Value& v) { o.model.init_file = v.text(); }}};
 }
 
@@ -213,6 +218,9 @@ std::vector<OptionSpec> run_options() {
        [](Options& o, const Value& v) { o.run.val_every = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"val-batches", "K", "4", kTrain | kEvaluate, "of one step's rows, from the start of --val-data",
        [](Options& o, const Value& v) { o.run.val_batches = v.integer<std::int64_t>(1, kLargestSteps); }},
+      {"eval-every", "N", "0", kTrain,
+       "answer --multiple-choice before every Nth step and after the last; 0: after the last",
+       [](Options& o, const Value& v) { o.run.eval_every = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"sample-every", "N", "0", kTrain, "print generated text every N steps; 0: never",
        [](Options& o, const Value& v) { o.run.sample_every = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"output", "DIR", nullptr, kTrain,
@@ -379,8 +387,28 @@ std::vector<OptionSpec> prepare_options() {
        [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestThreads); }}};
 }
 
+std::vector<OptionSpec> convert_options() {
+  return {{"output", "FILE.bin|DIR", nullptr, kConvert,
+           "FILE.bin: llm.c's model file; DIR: Hugging Face's model.safetensors, config.json and tokenizer.json",
+           [](Options& o, const Value& v) { o.convert.output = v.text(); }},
+          {"precision", "fp32|bf16", nullptr, kConvert, "of the parameters that are written; without it as they are",
+           [](Options& o, const Value& v) {
+             o.convert.precision = v.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
+           }},
+          {"shard-size", "BYTES", nullptr, kConvert, "of model-00001-of-N.safetensors; without it one file",
+           [](Options& o, const Value& v) { o.convert.shard_bytes = v.bytes(); }}};
+}
+
 std::vector<OptionSpec> generate_options() {
-  return {{"prompt", "TEXT", nullptr, kGenerate, "text to go on from; without it a new document",
+  return {{"interactive", nullptr, nullptr, kGenerate, "go on from each line that is typed, until Ctrl-D",
+           [](Options& o, const Value&) { o.generate.interactive = true; }},
+          {"stop", "TEXT", nullptr, kGenerate, "end where this text would appear",
+           [](Options& o, const Value& v) { o.generate.stop = v.text(); }},
+          {"ignore-eos", nullptr, nullptr, kGenerate, "go on past the end of a text",
+           [](Options& o, const Value&) { o.generate.ignore_eos = true; }},
+          {"tokenizer", "PATH", nullptr, kGenerate, "tokenizer.json or the like, where the model has none beside it",
+           [](Options& o, const Value& v) { o.generate.tokenizer = v.text(); }},
+          {"prompt", "TEXT", nullptr, kGenerate, "text to go on from; without it a new document",
            [](Options& o, const Value& v) { o.generate.prompt = v.raw(); }},
           {"tokens", "N", "256", kGenerate, "how many to generate",
            [](Options& o, const Value& v) { o.generate.tokens = v.integer<std::int64_t>(1, kLargestSteps); }},
@@ -404,6 +432,7 @@ std::vector<OptionSpec> make_table() {
   add(OptionGroup::output, output_options());
   add(OptionGroup::testing, testing_options());
   add(OptionGroup::prepare, prepare_options());
+  add(OptionGroup::convert, convert_options());
   add(OptionGroup::generate, generate_options());
   return table;
 }
@@ -411,8 +440,8 @@ std::vector<OptionSpec> make_table() {
 }  // namespace
 
 const char* to_string(OptionGroup group) {
-  constexpr const char* kNames[] = {"Data",   "Model", "Batch",  "Optimizer", "Run",     "Pipeline",
-                                    "Device", "Cost",  "Output", "Testing",   "Prepare", "Generate"};
+  constexpr const char* kNames[] = {"Data", "Model",  "Batch",   "Optimizer", "Run",     "Pipeline", "Device",
+                                    "Cost", "Output", "Testing", "Prepare",   "Convert", "Generate"};
   return kNames[static_cast<std::size_t>(group)];
 }
 
@@ -448,6 +477,7 @@ const std::vector<CommandSpec>& command_table() {
       {Command::plan, "plan", "everything short of training: partition, schedule, memory, prediction"},
       {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost", true},
       {Command::prepare, "prepare", "turn text files into token files, with a tokenizer that is given or learned"},
+      {Command::convert, "convert", "a model between llm.c's file and Hugging Face's folder"},
       {Command::generate, "generate", "sample text from a model file", true},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
       {Command::checkpoint, "checkpoint", "ask a run that is alive for a checkpoint", false, "output"},

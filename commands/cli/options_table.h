@@ -23,6 +23,7 @@ enum class OptionGroup : std::uint8_t {
   output,
   testing,
   prepare,
+  convert,
   generate
 };
 const char* to_string(OptionGroup group);
