@@ -2,44 +2,19 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
 
+#include "commands/run/ids_as_text.h"
+#include "commands/run/run_tokenizer.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
-#include "data/byte_tokenizer.h"
+#include "commands/run/told.h"
 #include "pipeline/schedule/catalog.h"
 
 namespace train_gpt {
 namespace {
-
-// The prompt as ids: bytes behind an end of text for byte-level models, else numbers.
-std::vector<std::int32_t> prompt_ids(const std::string& prompt, const ModelConfig& model) {
-  std::vector<std::int32_t> ids;
-  if (is_byte_level(model.vocab)) {
-    ids = encode_bytes(prompt);
-    ids.insert(ids.begin(), kByteEndOfText);
-    return ids;
-  }
-  std::istringstream words(prompt);
-  std::string word;
-  while (words >> word) {
-    std::size_t used = 0;
-    long id = -1;
-    try {
-      id = std::stol(word, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used != word.size() || id < 0 || id >= model.vocab) {
-      throw std::invalid_argument("--prompt '" + word + "': this model's vocabulary of " + std::to_string(model.vocab) +
-                                  " is not byte-level, so the prompt is a list of ids 0 .. " +
-                                  std::to_string(model.vocab - 1));
-    }
-    ids.push_back(static_cast<std::int32_t>(id));
-  }
-  if (ids.empty()) ids.push_back(0);
-  return ids;
-}
 
 // A plan for one row at a time.
 Plan generation_plan(const Options& options, const ModelConfig& model, int p, const Device& device) {
@@ -54,41 +29,86 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
   return make_plan(request);
 }
 
+// What rank 0 prints, on all ranks the same.
+class Output {
+ public:
+  explicit Output(const Session& session) : shows_(session.is_first()) {}
+  void show(const std::string& text) const {
+    if (!shows_) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+ private:
+  bool shows_;
+};
+
+// Goes on from a prompt until the count, the end of the text, or --stop.
+void go_on(Trainer& trainer, const Options& options, const Tokenizer* tokenizer, std::int64_t vocab,
+           const std::string& prompt, const Output& output) {
+  const GenerateOptions& wanted = options.generate;
+  IdsAsText text(tokenizer, vocab);
+  StopText stop(wanted.stop);
+  trainer.generate(text.prompt(prompt), wanted.tokens, wanted.temperature, options.data.seed, [&](std::int32_t id) {
+    if (tokenizer != nullptr && id == tokenizer->end_of_text() && !wanted.ignore_eos) return false;
+    output.show(stop.push(text.push(id)));
+    return !stop.found();
+  });
+  if (!stop.found()) output.show(stop.push(text.finish()) + stop.finish());
+  output.show("\n");
+}
+
+// Each line that is typed, gone on from, until the input ends. Rank 0 reads, and tells the others.
+void go_on_from_lines(Trainer& trainer, Session& session, const Options& options, const Tokenizer* tokenizer,
+                      std::int64_t vocab, const Output& output) {
+  output.show("This model goes on with what is typed; it was not taught to answer. Ctrl-D ends.\n");
+  while (true) {
+    output.show("> ");
+    std::string line;
+    const bool ended = session.is_first() && !std::getline(std::cin, line);
+    const std::string told = told_by_first(session.world(), ended ? "" : "+" + line);
+    if (told.empty()) break;
+    try {
+      go_on(trainer, options, tokenizer, vocab, told.substr(1), output);
+    } catch (const std::invalid_argument& error) {  // the line is no list of ids
+      output.show(std::string(error.what()) + "\n");
+    }
+  }
+  output.show("\n");
+}
+
 }  // namespace
 
 int run_generate(const Options& options) {
   Session session(options);
   try {
+    const std::string& init = options.model.init_file;
     ModelConfig model;
-    std::vector<std::int32_t> ids;
+    std::optional<Tokenizer> tokenizer;
     Plan plan;
     session.together([&] {
-      if (options.model.init_file.empty()) {
-        throw std::invalid_argument("generate needs a model: --init FILE, such as the model.bin of a training run");
-      }
-      model = ModelFile(options.model.init_file).config();
-      ids = prompt_ids(options.generate.prompt, model);
+      model = ModelFile(init).config();
+      const std::string& named = options.generate.tokenizer;
+      tokenizer = named.empty() ? tokenizer_of_model(init, model) : tokenizer_named(named);
+      IdsAsText(tokenizer ? &*tokenizer : nullptr, model.vocab).prompt(options.generate.prompt);  // refuses a wrong one
       plan = generation_plan(options, model, session.world().size(), session.device());
     });
     Groups groups = make_groups(session.world(), make_layout(session.world().size(), 1), plan);
     std::unique_ptr<Trainer> trainer;
     session.together([&] {
       trainer = std::make_unique<Trainer>(session.device(), groups, plan, OptimizerSettings{});
-      trainer->load(ModelFile(options.model.init_file));
+      trainer->load(ModelFile(init));
     });
     require_finite(session, *trainer, options.model.init_file);
     trainer->open();
-    const bool bytes = is_byte_level(model.vocab);
-    ByteDecoder decoder;
-    const auto show = [&](const std::string& text) {
-      if (!session.is_first()) return;
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-    };
-    show(options.generate.prompt + (bytes ? "" : " "));
-    trainer->generate(ids, options.generate.tokens, options.generate.temperature, options.data.seed,
-                      [&](std::int32_t id) { show(bytes ? decoder.push(id) : std::to_string(id) + " "); });
-    show((bytes ? decoder.finish() : "") + "\n");
+    const Output output(session);
+    const Tokenizer* known = tokenizer ? &*tokenizer : nullptr;
+    if (options.generate.interactive) {
+      go_on_from_lines(*trainer, session, options, known, model.vocab, output);
+      return 0;
+    }
+    output.show(options.generate.prompt + (tokenizer ? "" : " "));
+    go_on(*trainer, options, known, model.vocab, options.generate.prompt, output);
     return 0;
   } catch (const std::exception& error) {
     session.end_job(error);

@@ -18,6 +18,8 @@ namespace train_gpt {
 class Tokenizer {
  public:
   explicit Tokenizer(Vocabulary vocabulary);
+  Tokenizer(Tokenizer&&) = default;
+  Tokenizer& operator=(Tokenizer&&) = default;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::int64_t size() const { return vocabulary_.size(); }

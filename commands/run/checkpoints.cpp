@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "commands/run/packed.h"
+#include "commands/run/run_tokenizer.h"
 #include "commands/run/told.h"
 #include "model/range_file.h"
 #include "pipeline/train/file_agreement.h"
@@ -194,7 +195,7 @@ std::string wrong_files(Communicator& world, const Candidate& candidate) {
 }  // namespace
 
 std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::string& output,
-                             CheckpointManifest manifest, int keep) {
+                             CheckpointManifest manifest, int keep, const std::optional<Tokenizer>& tokenizer) {
   const std::string folder = output + "/checkpoints/step-" + std::to_string(manifest.step);
   const std::string partial = folder + kPartial;
   if (world.rank() == 0) {
@@ -217,6 +218,7 @@ std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::s
   manifest.parameter_hash = trainer.parameter_hash();
   manifest.written = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   if (world.rank() == 0) {
+    keep_tokenizer(tokenizer, partial);
     write_manifest(partial, manifest);
     take_place(partial, folder);
     remove_older(output, manifest.run, keep, folder);

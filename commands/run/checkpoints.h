@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "commands/run/checkpoint_manifest.h"
+#include "data/tokenizer.h"
 #include "kernels/communicator.h"
 #include "pipeline/train/trainer.h"
 
 namespace train_gpt {
 
 // Writes the trainer's state after `manifest.step` steps, then removes all but the newest `keep` checkpoints of the run
-// `manifest.run` in `output`, and nothing else. `manifest` is that of the run. Collective. Returns the folder. Errors:
-// std::runtime_error naming the file.
+// `manifest.run` in `output`, and nothing else. `manifest` is that of the run; `tokenizer` goes along. Collective.
+// Returns the folder. Errors: std::runtime_error naming the file.
 std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::string& output,
-                             CheckpointManifest manifest, int keep);
+                             CheckpointManifest manifest, int keep, const std::optional<Tokenizer>& tokenizer);
 
 struct FoundCheckpoint {
   std::string folder;  // empty: none

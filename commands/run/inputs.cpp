@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "commands/run/results.h"
+#include "commands/run/run_tokenizer.h"
 #include "model/range_file.h"
 #include "pipeline/simulate/validate.h"
 
@@ -16,15 +17,30 @@ void check_timed(const Options& options, const RunInputs& inputs) {
     throw std::invalid_argument("--stages " + std::to_string(stages) + ", but a pipeline here has " +
                                 std::to_string(inputs.layout.pipeline) + " ranks: leave the option out");
   }
-  const char* needs_parameters = options.command != Command::train  ? "evaluate"
-                                 : !options.data.val_data.empty()   ? "--val-data"
-                                 : options.run.sample_every > 0     ? "--sample-every"
-                                 : options.run.checkpoint_every > 0 ? "--checkpoint-every"
-                                 : !options.run.resume.empty()      ? "--resume"
-                                                                    : nullptr;
+  const char* needs_parameters = options.command != Command::train       ? "evaluate"
+                                 : !options.data.val_data.empty()        ? "--val-data"
+                                 : !options.data.multiple_choice.empty() ? "--multiple-choice"
+                                 : options.run.sample_every > 0          ? "--sample-every"
+                                 : options.run.checkpoint_every > 0      ? "--checkpoint-every"
+                                 : !options.run.resume.empty()           ? "--resume"
+                                                                         : nullptr;
   if (needs_parameters == nullptr) return;
   throw std::invalid_argument(std::string(needs_parameters) +
                               " has no meaning with --device timed, which computes nothing: leave out one");
+}
+
+// The data's tokenizer, so that text and tokens fit together; else the model's.
+void open_tokenizer(const Options& options, RunInputs& inputs) {
+  if (inputs.train_data) inputs.tokenizer = tokenizer_of_tokens(options.data.train_data, "--train-data");
+  if (!inputs.tokenizer && inputs.val_data) inputs.tokenizer = tokenizer_of_tokens(options.data.val_data, "--val-data");
+  if (!inputs.tokenizer && (!options.model.init_file.empty() || is_byte_level(inputs.model.vocab))) {
+    inputs.tokenizer = tokenizer_of_model(options.model.init_file, inputs.model);
+  }
+  if (options.data.multiple_choice.empty()) return;
+  if (!inputs.tokenizer) {
+    throw std::invalid_argument("--multiple-choice needs the model's tokenizer: tokenizer.json beside it");
+  }
+  inputs.questions = read_questions(options.data.multiple_choice);
 }
 
 // Everything that needs files or sizes and no other rank.
@@ -46,13 +62,12 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
     inputs.manifest = manifest_of_run(options, inputs.model, batch, inputs.train_data->window_count(),
                                       identities_of(files), to_string(session.device().arithmetic()));
     inputs.manifest.run = inputs.folder->run();
-  } else if (options.data.val_data.empty()) {
-    throw std::invalid_argument("evaluate needs --val-data GLOB, the token files to evaluate on");
   }
   if (!options.data.val_data.empty()) {
     inputs.val_data.emplace(options.data.val_data, "--val-data", batch.seq_len, inputs.model.vocab);
     inputs.val_data->require_batches(options.run.val_batches, batch.step_rows());
   }
+  if (!session.is_timed()) open_tokenizer(options, inputs);
   optimizer_settings(options);
   if (trains) check_replaceable(options.run.output + "/model.bin");  // before the work, not after it
   if (trains && session.is_first()) check_result_files(options.run);

@@ -9,7 +9,9 @@
 #include "commands/run/run_folder.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
+#include "data/multiple_choice.h"
 #include "data/token_dataset.h"
+#include "data/tokenizer.h"
 #include "pipeline/train/groups.h"
 
 namespace train_gpt {
@@ -21,9 +23,11 @@ struct RunInputs {
   std::optional<Schedule> named;  // none: --schedule auto
   std::optional<TokenDataset> train_data;
   std::optional<TokenDataset> val_data;
-  CheckpointManifest manifest;       // of this run, for its checkpoints
-  FoundCheckpoint resumed;           // where it goes on; without a folder: nowhere
-  std::vector<std::string> notices;  // for people
+  std::optional<Tokenizer> tokenizer;  // of the data, or of --init; none: ids are shown as numbers
+  std::vector<Question> questions;     // --multiple-choice
+  CheckpointManifest manifest;         // of this run, for its checkpoints
+  FoundCheckpoint resumed;             // where it goes on; without a folder: nowhere
+  std::vector<std::string> notices;    // for people
 };
 
 // Opens and checks everything that `options` name, --resume included. `options.run.output` is a folder that is there;

@@ -145,9 +145,30 @@ void RunLog::step(const StepReport& report) {
   text(line);
 }
 
-void RunLog::validation(std::int64_t step, double loss) {
-  event(Json{{"event", "validation"}, {"step", step}, {"loss", loss}}.dump());
-  text(format("validation after %lld updates: loss %.6f", static_cast<long long>(step), loss));
+void RunLog::validation(std::int64_t step, double loss, std::optional<double> bits_per_byte) {
+  Json json = {{"event", "validation"}, {"step", step}, {"loss", loss}, {"perplexity", std::exp(loss)}};
+  std::string line = format("validation after %lld updates: loss %.6f, perplexity %.4g", static_cast<long long>(step),
+                            loss, std::exp(loss));
+  if (bits_per_byte) {
+    json["bits_per_byte"] = *bits_per_byte;
+    line += format(", %.4f bits per byte", *bits_per_byte);
+  }
+  event(json.dump());
+  text(line);
+}
+
+void RunLog::multiple_choice(std::int64_t step, const MultipleChoiceResult& result) {
+  const auto share = [&](std::int64_t right) {
+    return static_cast<double>(right) / static_cast<double>(result.questions);
+  };
+  event(Json{{"event", "multiple_choice"},
+             {"step", step},
+             {"questions", result.questions},
+             {"by_sum", share(result.by_sum)},
+             {"by_token", share(result.by_token)},
+             {"by_byte", share(result.by_byte)}}
+            .dump());
+  text(to_text(result));
 }
 
 void RunLog::measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "commands/run/multiple_choice.h"
 #include "commands/run/spikes.h"
 #include "pipeline/measure/step_analysis.h"
 #include "pipeline/train/trainer.h"
@@ -37,7 +38,9 @@ class RunLog {
   void plan(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
   void resumed(std::int64_t step, const std::string& checkpoint);
   void step(const StepReport& report);
-  void validation(std::int64_t step, double loss);
+  // bits_per_byte: nothing where the tokenizer is not known.
+  void validation(std::int64_t step, double loss, std::optional<double> bits_per_byte);
+  void multiple_choice(std::int64_t step, const MultipleChoiceResult& result);
   // Where the time of one of the last `steps_kept` steps went. To the log alone.
   void measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share);
   // Empty hash: nothing was computed. redone_steps: how many optimistic steps were done again; none if steps are

@@ -7,10 +7,13 @@
 #include <cstdlib>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "commands/run/command_line.h"
+#include "commands/run/ids_as_text.h"
+#include "commands/run/multiple_choice.h"
+#include "commands/run/run_tokenizer.h"
 #include "commands/run/step_meter.h"
-#include "data/byte_tokenizer.h"
 #include "data/sample_order.h"
 
 namespace train_gpt {
@@ -28,6 +31,29 @@ void read_batch(Batch& batch, const TrainingRun& run, std::int64_t step) {
       [&](std::int32_t* out, std::int64_t row) { data.read_targets(out, order.window(step, row)); });
 }
 
+// Bytes of text that the first `windows` windows ask a model for, per target.
+double bytes_per_target(const TokenDataset& data, std::int64_t windows, const Tokenizer& tokenizer) {
+  const std::vector<std::int32_t> lengths = tokenizer.byte_lengths();
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(data.seq_len()));
+  std::int64_t bytes = 0;
+  for (std::int64_t window = 0; window < windows; ++window) {
+    data.read_targets(ids.data(), window);
+    for (const std::int32_t id : ids) {
+      if (static_cast<std::size_t>(id) < lengths.size()) bytes += lengths[static_cast<std::size_t>(id)];
+    }
+  }
+  return static_cast<double>(bytes) / static_cast<double>(windows * data.seq_len());
+}
+
+// The loss in bits over the bytes of the same text: what models of different tokenizers can be compared by.
+std::optional<double> bits_per_byte(const TrainingRun& run, double loss) {
+  if (!run.inputs.tokenizer) return std::nullopt;
+  const std::int64_t windows = run.options.run.val_batches * run.plan.request.batch.step_rows();
+  const double bytes = bytes_per_target(*run.inputs.val_data, windows, *run.inputs.tokenizer);
+  if (bytes == 0) return std::nullopt;
+  return loss / std::log(2.0) / bytes;
+}
+
 // Mean loss over --val-batches batches of the validation data; logged.
 double validate(TrainingRun& run, std::int64_t step) {
   const TokenDataset& data = *run.inputs.val_data;
@@ -43,19 +69,29 @@ double validate(TrainingRun& run, std::int64_t step) {
   }
   run.state->set_stepping(false);
   const double loss = sum / static_cast<double>(run.options.run.val_batches);
-  run.log->validation(step, loss);
+  run.log->validation(step, loss, bits_per_byte(run, loss));
   return loss;
 }
 
 void show_sample(TrainingRun& run, std::int64_t step) {
   constexpr std::int64_t kTokens = 120;
-  std::string text;
-  ByteDecoder decoder;
-  const bool bytes = is_byte_level(run.inputs.model.vocab);
-  const std::vector<std::int32_t> prompt = {bytes ? kByteEndOfText : 0};
-  run.trainer->generate(prompt, kTokens, 0.8, run.options.data.seed + static_cast<std::uint64_t>(step),
-                        [&](std::int32_t id) { text += bytes ? decoder.push(id) : std::to_string(id) + " "; });
-  run.log->text("sample after " + std::to_string(step) + " steps:\n" + text + (bytes ? decoder.finish() : ""));
+  IdsAsText text(run.inputs.tokenizer ? &*run.inputs.tokenizer : nullptr, run.inputs.model.vocab);
+  std::string shown;
+  run.trainer->generate({text.first_id()}, kTokens, 0.8, run.options.data.seed + static_cast<std::uint64_t>(step),
+                        [&](std::int32_t id) {
+                          shown += text.push(id);
+                          return true;
+                        });
+  run.log->text("sample after " + std::to_string(step) + " steps:\n" + shown + text.finish());
+}
+
+void answer(TrainingRun& run, std::int64_t step) {
+  const BatchShape& batch = run.plan.request.batch;
+  run.state->set_stepping(true);
+  const MultipleChoiceResult result =
+      answer_questions(*run.trainer, batch, run.inputs.questions, *run.inputs.tokenizer);
+  run.state->set_stepping(false);
+  run.log->multiple_choice(step, result);
 }
 
 void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
@@ -64,8 +100,8 @@ void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
   manifest.step = steps_taken;
   if (std::isfinite(loss)) manifest.loss = loss;
   ++run.inputs.manifest.counter;
-  const std::string folder =
-      write_checkpoint(*run.trainer, run.session.world(), run.options.run.output, manifest, run.options.run.keep);
+  const std::string folder = write_checkpoint(*run.trainer, run.session.world(), run.options.run.output, manifest,
+                                              run.options.run.keep, run.inputs.tokenizer);
   run.stopping.checkpoint_took(monotonic_seconds() - begin);
   run.log->text("checkpoint written to " + folder);
 }
@@ -74,6 +110,7 @@ void save_model(TrainingRun& run) {
   if (!run.computes()) return;
   const std::string path = run.options.run.output + "/model.bin";
   run.trainer->save(path, Precision::fp32);
+  if (run.session.is_first()) keep_tokenizer(run.inputs.tokenizer, run.options.run.output);
   run.log->text("model written to " + path);
 }
 
@@ -91,6 +128,7 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
 
 void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redone_steps) {
   if (run.inputs.val_data) validate(run, run.options.run.steps);
+  if (!run.inputs.questions.empty()) answer(run, run.options.run.steps);
   if (run.options.run.sample_every > 0) show_sample(run, run.options.run.steps);
   meter.show_results();
   save_model(run);
@@ -131,6 +169,21 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   std::abort();
 }
 
+// Tells once that the loss of the validation data has risen three times in a row.
+class RisingLoss {
+ public:
+  bool notices(double loss) {
+    risen_ = loss > last_ ? risen_ + 1 : 0;
+    last_ = loss;
+    return risen_ == 3 && !std::exchange(told_, true);
+  }
+
+ private:
+  double last_ = std::numeric_limits<double>::infinity();
+  int risen_ = 0;
+  bool told_ = false;
+};
+
 bool due(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
 
 }  // namespace
@@ -139,8 +192,10 @@ int train(TrainingRun& run) try {
   const RunOptions& wanted = run.options.run;
   const auto validates = [&](std::int64_t s) { return run.inputs.val_data && due(wanted.val_every, s); };
   const auto samples = [&](std::int64_t s) { return s > 0 && due(wanted.sample_every, s); };
+  const auto answers = [&](std::int64_t s) { return !run.inputs.questions.empty() && due(wanted.eval_every, s); };
   StepMeter meter(run);
   SpikeDetector spikes;
+  RisingLoss rising;
   Batch batch, next;
   double loss = 0;  // of the last step
   if (const FoundCheckpoint& resumed = run.inputs.resumed; !resumed.folder.empty()) {
@@ -150,12 +205,16 @@ int train(TrainingRun& run) try {
   std::int64_t redone_steps = 0;
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
-    if (validates(step)) validate(run, step);
+    if (validates(step) && rising.notices(validate(run, step))) {
+      run.log->text("note: validation loss has risen for 3 evaluations: overfitting");
+    }
+    if (answers(step)) answer(run, step);
     if (samples(step)) show_sample(run, step);
     const bool last = step + 1 == wanted.steps || !verdict.stop.empty();
     const bool saves = last || verdict.checkpoint || due(wanted.checkpoint_every, step + 1);
     // The next step follows immediately, so that an optimistic one may begin it.
-    const bool goes_ahead = run.optimistic() && !last && !saves && !validates(step + 1) && !samples(step + 1);
+    const bool goes_ahead =
+        run.optimistic() && !last && !saves && !validates(step + 1) && !samples(step + 1) && !answers(step + 1);
 
     meter.align_clocks();
     run.state->set_stepping(true);
@@ -191,7 +250,9 @@ int train(TrainingRun& run) try {
 }
 
 int evaluate(TrainingRun& run) try {
-  const double loss = validate(run, 0);
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  if (run.inputs.val_data) loss = validate(run, 0);
+  if (!run.inputs.questions.empty()) answer(run, 0);
   run.log->end(run.trainer->parameter_hash(), loss);
   run.state->finish();
   return 0;

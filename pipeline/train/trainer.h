@@ -107,11 +107,15 @@ class Trainer {
   void set_votes(std::function<Votes()> votes) { votes_ = std::move(votes); }
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
-  // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
+  // Of each row of the step (row of the global batch), the sum of its valid targets' losses. Collective, the same on
+  // all ranks, and of a row's tokens alone: it depends neither on the rows beside it nor on ranks and schedule.
+  std::vector<double> row_losses(const Batch& batch);
+  // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order, and may end it by returning false,
+  // on all ranks alike. Row 0 of micro-batch 0 holds
   // the last T ids; temperature 0 takes the likeliest id. Depends on parameters, ids, temperature and seed alone.
   // Collective.
   void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
-                const std::function<void(std::int32_t)>& take);
+                const std::function<bool(std::int32_t)>& take);
   // The name of a parameter that holds a value that is not finite; empty: all are finite. Collective.
   std::string non_finite_parameter();
   // 16 hex digits over all parameters in canonical order; collective. Throws std::runtime_error naming rank and tensor

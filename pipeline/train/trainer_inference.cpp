@@ -22,8 +22,28 @@ double Trainer::validate(const Batch& batch) {
   return loss;
 }
 
+std::vector<double> Trainer::row_losses(const Batch& batch) {
+  const BatchShape& shape = plan_.request.batch;
+  load_tokens(batch);
+  executor_.validate();
+  std::vector<double> rows(static_cast<std::size_t>(shape.step_rows()), 0.0);
+  for (const Action& action : plan_.validation.actions(groups_.rank())) {
+    if (action.op != Op::forward || !memory_.plan().stage_plan(action.stage).shape.has_losses()) continue;
+    device_.to_host(host_losses_.data(), memory_.losses(action.micro_batch),
+                    shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(float)));
+    const std::int64_t first =
+        (std::int64_t{groups_.replica()} * shape.micro_batches + action.micro_batch) * shape.rows;
+    for (std::int64_t token = 0; token < shape.micro_batch_tokens(); ++token) {
+      rows[static_cast<std::size_t>(first + token / shape.seq_len)] +=
+          static_cast<double>(host_losses_[static_cast<std::size_t>(token)]);
+    }
+  }
+  groups_.world->merge_host(rows);
+  return rows;
+}
+
 void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
-                       const std::function<void(std::int32_t)>& take) {
+                       const std::function<bool(std::int32_t)>& take) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const BatchShape& shape = plan_.request.batch;
   for (std::int64_t k = 0; k < count; ++k) {
@@ -44,7 +64,7 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double
     groups_.world->merge_host(drawn);
     if (!std::isfinite(drawn[0])) require_finite_loss(drawn[0]);
     ids.push_back(static_cast<std::int32_t>(drawn[0]));
-    take(ids.back());
+    if (!take(ids.back())) return;
   }
 }
 

@@ -1,0 +1,29 @@
+// The share of questions whose right ending a model finds likeliest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/multiple_choice.h"
+#include "data/tokenizer.h"
+#include "pipeline/train/trainer.h"
+
+namespace train_gpt {
+
+// Right answers when endings are compared by the logarithm of their probability as it is, per token, and per byte.
+struct MultipleChoiceResult {
+  std::int64_t questions = 0;
+  std::int64_t by_sum = 0;
+  std::int64_t by_token = 0;
+  std::int64_t by_byte = 0;
+};
+
+// Endings are rows of batches of the run's shape (`batch`), as many as there are; what is left of the last batch is
+// empty. The result depends on parameters, questions and T alone. Collective.
+MultipleChoiceResult answer_questions(Trainer& trainer, const BatchShape& batch, const std::vector<Question>& questions,
+                                      const Tokenizer& tokenizer);
+
+// "multiple choice, 50 questions: 34.0% by sum, 36.0% per token, 32.0% per byte"
+std::string to_text(const MultipleChoiceResult& result);
+
+}  // namespace train_gpt
