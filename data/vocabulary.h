@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "data/byte_tokenizer.h"
-
 namespace train_gpt {
 
 struct Vocabulary {
@@ -40,6 +38,9 @@ struct Vocabulary {
 // Ids 0 to 255 are the bytes, 256 is the end of text: no merges, any input, exactly the same bytes back.
 // "<|endoftext|>" within a text is 13 ordinary bytes.
 Vocabulary byte_vocabulary();
+inline constexpr std::int64_t kByteVocab = 257;
+// A model with this vocabulary reads and writes bytes.
+inline bool is_byte_level(std::int64_t vocab) { return vocab == kByteVocab; }
 
 // Reads a vocabulary from a file or from the folder that holds it:
 //

@@ -1,6 +1,5 @@
 #include "commands/commands.h"
 
-#include "data/byte_tokenizer.h"
 #include "data/manifest.h"
 #include "data/prepare.h"
 #include "data/token_dataset.h"
@@ -29,7 +28,8 @@ TEST(PrepareCommand, MakesATokenFileThatADatasetReads) {
   const TokenDataset data(folder / "tokens.bin", "--train-data", 14, 257);
   std::vector<std::int32_t> ids(14);
   data.read_targets(ids.data(), 0);
-  ByteDecoder decoder("|");
+  const Tokenizer bytes(byte_vocabulary());
+  TextDecoder decoder(bytes, "|");
   std::string text;
   for (const std::int32_t id : ids) text += decoder.push(id);
   EXPECT_EQ(text, "first\r\n|second");

@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include "data/byte_tokenizer.h"
 #include "data/glob.h"
 #include "data/manifest.h"
 #include "data/token_file.h"
@@ -29,8 +28,13 @@ std::vector<std::int32_t> all_tokens(const std::string& path) {
   return ids;
 }
 
+const Tokenizer& bytes() {
+  static const Tokenizer tokenizer(byte_vocabulary());
+  return tokenizer;
+}
+
 std::string decoded(const std::vector<std::int32_t>& ids, const std::string& end_of_text = "") {
-  ByteDecoder decoder(end_of_text);
+  TextDecoder decoder(bytes(), end_of_text);
   std::string text;
   for (const std::int32_t id : ids) text += decoder.push(id);
   return text + decoder.finish();
@@ -73,7 +77,7 @@ TEST(Prepare, RoundTripIsByteExact) {
   EXPECT_EQ(last.file, names[3]);
   const auto begin = ids.begin() + last.first_token;
   EXPECT_EQ(decoded({begin, begin + last.tokens}), texts[3]);
-  EXPECT_EQ(*(begin - 1), kByteEndOfText);
+  EXPECT_EQ(*(begin - 1), bytes().end_of_text());
 }
 
 TEST(Prepare, LeavesNothingButTheFinishedFiles) {
@@ -130,8 +134,8 @@ TEST(Prepare, TellsProgress) {
   EXPECT_EQ(told, (std::vector<std::int64_t>{std::int64_t{16} << 20, std::int64_t{32} << 20}));
 }
 
-TEST(ByteDecoder, HoldsBackIncompleteCharactersOnly) {
-  ByteDecoder decoder("<|endoftext|>");
+TEST(TextDecoder, HoldsBackIncompleteCharactersOnly) {
+  TextDecoder decoder(bytes(), "<|endoftext|>");
   EXPECT_EQ(decoder.push('a'), "a");
   EXPECT_EQ(decoder.push(0xF0), "");
   EXPECT_EQ(decoder.push(0x9F), "");
@@ -145,7 +149,7 @@ TEST(ByteDecoder, HoldsBackIncompleteCharactersOnly) {
       << "a character that breaks off";
   EXPECT_EQ(decoder.push(0xC3), "");
   EXPECT_EQ(decoder.push(0xC3), "\xC3") << "the second one may become a character";
-  EXPECT_EQ(decoder.push(kByteEndOfText), "\xC3<|endoftext|>");
+  EXPECT_EQ(decoder.push(bytes().end_of_text()), "\xC3<|endoftext|>");
   EXPECT_EQ(decoder.push(0xE2), "");
   EXPECT_EQ(decoder.finish(), "\xE2");
   EXPECT_EQ(decoder.finish(), "");
@@ -154,8 +158,8 @@ TEST(ByteDecoder, HoldsBackIncompleteCharactersOnly) {
 }
 
 TEST(ByteTokenizer, EncodesBytes) {
-  EXPECT_EQ(encode_bytes("a\xFF"), (std::vector<std::int32_t>{97, 255}));
-  EXPECT_EQ(decoded(encode_bytes(odd_text())), odd_text());
+  EXPECT_EQ(bytes().encode("a\xFF"), (std::vector<std::int32_t>{97, 255}));
+  EXPECT_EQ(decoded(bytes().encode(odd_text())), odd_text());
   EXPECT_TRUE(is_byte_level(257));
   EXPECT_FALSE(is_byte_level(50257));
 }
