@@ -1,4 +1,7 @@
 // From a text to a model and back to text, with the program itself.
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "test/commands/log_events.h"
