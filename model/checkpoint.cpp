@@ -144,6 +144,22 @@ ModelFile::ModelFile(const std::string& path) {
   }
 }
 
+std::vector<std::string> model_files(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  if (fs::exists(fs::path(path) / "model.bin")) return {fs::path(path) / "model.bin"};
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename();
+    const bool read =
+        name == "config.json" || name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    if (read) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 void ModelFile::open_file(const std::string& path) {
   file_.emplace(path);
   const Header header = header_in(*file_, "a model");

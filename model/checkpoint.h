@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/device.h"
 #include "model/config.h"
@@ -43,6 +44,9 @@ class ModelFile {
   ModelConfig config_;
   Precision precision_ = Precision::fp32;
 };
+
+// The files that ModelFile(path) reads; `path` itself where it is no folder.
+std::vector<std::string> model_files(const std::string& path);
 
 // Writing, by any number of ranks (see range_file.h). Errors: std::runtime_error.
 //

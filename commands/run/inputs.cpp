@@ -80,7 +80,9 @@ std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
     if (!*data) continue;
     for (const TokenFile& shard : (*data)->shards()) seen.push_back(seen_file(shard.path()));
   }
-  for (const std::string& path : {options.model.init_file, options.pipeline.schedule_file, options.pipeline.profile}) {
+  std::vector<std::string> paths = model_files(options.model.init_file);
+  paths.insert(paths.end(), {options.pipeline.schedule_file, options.pipeline.profile});
+  for (const std::string& path : paths) {
     if (!path.empty()) seen.push_back(seen_file(path));
   }
   return seen;

@@ -249,7 +249,7 @@ TEST(OptionsRefused, UnknownOptions) {
   EXPECT_REFUSED(parse("--xyzzyx 1"), "unknown option --xyzzyx;", "train_gpt train --help");
   EXPECT_REFUSED(parse("--ascii"), "--ascii is not an option of train, but of simulate");
   EXPECT_REFUSED(parse("simulate --stages 4 --steps 3"), "--steps is not an option of simulate, but of train");
-  EXPECT_REFUSED(parse("prepare --init a"), "--init", "train, evaluate, plan, profile or generate");
+  EXPECT_REFUSED(parse("prepare --init a"), "--init", "train, evaluate, plan, profile, convert or generate");
   EXPECT_REFUSED(parse("---steps 3"), "---steps");
   EXPECT_REFUSED(parse("--=3"), "unknown option --");
 }
