@@ -101,8 +101,10 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
     const std::string evaluated =
         run(ranks, "evaluate --init " + out + " --val-data " + folder / "data/val.bin" +
                        " --val-batches 1 --seq-len 32 --multiple-choice " + folder / "questions.jsonl " + more);
-    lines.push_back(evaluated.substr(evaluated.find("validation after"),
-                                     evaluated.find("per byte\n") - evaluated.find("validation after")));
+    const std::size_t begin = evaluated.find("validation after");
+    const std::size_t end = evaluated.find("per byte", evaluated.find("multiple choice, 2 questions"));
+    ASSERT_NE(end, std::string::npos) << evaluated;
+    lines.push_back(evaluated.substr(begin, end - begin));
   }
   EXPECT_EQ(lines[0], lines[1]);
   EXPECT_NE(lines[0].find("bits per byte"), std::string::npos);
