@@ -8,6 +8,7 @@
 #include "commands/run/log.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
+#include "commands/search_watch.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/csv.h"
 #include "pipeline/simulate/validate.h"
@@ -123,7 +124,9 @@ int run_plan(const Options& options) {
   }
   const PlanRequest base = base_request(options, model, profile, schedule);
   const CostModel costs = plan_costs(options, profile, model, base.batch, p);
-  const ChoiceRequest request = choice_request(options, base, schedule, p, costs);
+  ChoiceRequest request = choice_request(options, base, schedule, p, costs);
+  SearchWatch watch(options.pipeline.search_seconds);
+  request.search_progress = watch.progress();
   const Choice choice = choose(request);
   check_memory_limit(choice.plan, options.pipeline.memory_limit);
   std::printf("model: %lld parameters\n", static_cast<long long>(parameter_count(model)));

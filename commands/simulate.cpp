@@ -44,20 +44,21 @@ void print_header(const Options& options, const SimulatedSchedules& all, std::os
   out << "p = " << first.ranks << ", m = " << first.micro_batches << "; F = " << list_of(costs.forward)
       << ", I = " << list_of(costs.input) << ", W = " << list_of(costs.weight) << " ms";
   if (!options.costs.given) out << " (no costs given: 1 ms each)";
-  if (costs.latency > 0.0) out << "; a hop takes " << with_digits(costs.latency, 6) << " ms";
-  if (costs.bandwidth > 0.0) {
-    out << "; " << with_digits(costs.message_bytes / 1e6, 6) << " MB per message at " << with_digits(costs.bandwidth, 6)
+  if (costs.latency != std::vector<double>{0.0}) out << "; a hop takes " << list_of(costs.latency) << " ms";
+  if (!costs.bandwidth.empty()) {
+    out << "; " << with_digits(costs.message_bytes / 1e6, 6) << " MB per message at " << list_of(costs.bandwidth)
         << " GB/s";
   }
+  if (costs.send_slowdown > 0.0) out << "; sends slow actions by " << with_digits(100 * costs.send_slowdown, 4) << "%";
   if (!costs.fused.empty()) out << "; a fused F&B pair takes " << list_of(costs.fused) << " ms";
   out << "\n\n";
 }
 
-void print_left_out(const SimulatedSchedules& all, double limit, std::ostream& out) {
+void print_left_out(const SimulatedSchedules& all, const std::vector<double>& limit, std::ostream& out) {
   for (const std::string& reason : all.impossible) out << "not possible: " << reason << "\n";
   if (!all.over_limit.empty()) {
-    out << "left out, more live activations than --memory-limit " << with_digits(limit, 6) << ": "
-        << join(all.over_limit) << "\n";
+    out << "left out, more live activations than --memory-limit " << list_of(limit) << ": " << join(all.over_limit)
+        << "\n";
   }
 }
 
@@ -140,7 +141,7 @@ int run_simulate(const Options& options, std::ostream& out, std::ostream& notice
   if (all.simulated.empty()) {
     throw std::invalid_argument(all.over_limit.empty()
                                     ? "--schedule all: none is possible: " + join(all.impossible)
-                                    : "--memory-limit " + with_digits(wanted.memory_limit, 6) +
+                                    : "--memory-limit " + list_of(wanted.memory_limit) +
                                           ": every schedule keeps more activations alive: " + join(all.over_limit));
   }
   write_files(wanted, all);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "commands/search_watch.h"
 #include "model/config.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/schedule/catalog.h"
@@ -54,7 +55,11 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   request.ranks = options.costs.stages;
   request.micro_batches = options.batch.micro_batches;
   request.costs = costs_of(options);
-  if (wanted.memory_limit > 0.0) request.memory_limit = {wanted.memory_limit};
+  request.memory_limit = wanted.memory_limit;
+  request.loop_chunks = options.pipeline.auto_chunks;
+  request.v_shape = std::find(request.loop_chunks.begin(), request.loop_chunks.end(), 2) != request.loop_chunks.end();
+  SearchWatch watch(options.pipeline.search_seconds);
+  request.progress = watch.progress();
   request.weight_memory = wanted.weight_memory;
   const bool by_span = wanted.objective == Objective::span;
   request.objective = by_span ? SearchObjective::span : SearchObjective::makespan;
@@ -67,21 +72,29 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   result.simulation.lower_bound = found.lower_bound;
   result.remarks = {found.name + ": " + found.reason,
                     std::string("no schedule that --schedule auto may choose has a ") +
-                        (by_span ? "span" : "makespan") + " below " + with_digits(found.lower_bound, 7) + " ms"};
+                        (by_span ? "span" : "makespan") + " below " + with_digits(found.lower_bound, 7) + " ms",
+                    found.searched};
+  if (found.stopped) result.remarks.emplace_back("the search was stopped: this is the best until then");
   return result;
 }
 
-bool exceeds(double limit, const Simulation& simulation) {
+bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
   constexpr double kRounding = 1e-9;
-  if (limit <= 0.0) return false;
-  return *std::max_element(simulation.peak_live.begin(), simulation.peak_live.end()) > limit * (1.0 + kRounding);
+  if (limit.empty()) return false;
+  if (limit.size() != 1 && limit.size() != simulation.peak_live.size())
+    throw std::invalid_argument("--memory-limit: " + std::to_string(limit.size()) +
+                                " values; give 1 or one per rank (" + std::to_string(simulation.peak_live.size()) +
+                                ")");
+  for (std::size_t rank = 0; rank < simulation.peak_live.size(); ++rank)
+    if (simulation.peak_live[rank] > limit[limit.size() == 1 ? 0 : rank] * (1.0 + kRounding)) return true;
+  return false;
 }
 
 }  // namespace
 
 Costs costs_of(const Options& options) {
   Costs costs = options.costs.costs;
-  if (costs.bandwidth == 0.0) return costs;
+  if (costs.bandwidth.empty()) return costs;
   const std::int64_t hidden = options.model.hidden ? *options.model.hidden : preset(options.model.preset).hidden;
   const std::int64_t element = options.device.precision == Precision::bf16 ? 2 : 4;
   costs.message_bytes = static_cast<double>(options.batch.micro_batch_size * options.batch.seq_len * hidden * element);

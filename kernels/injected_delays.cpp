@@ -45,14 +45,22 @@ class DelayedCommunicator final : public ForwardingCommunicator {
     });
   }
 
-  void open_channels(std::span<const ChannelEnds> channels) override { inner().open_channels(channels); }
+  void open_channels(std::span<const ChannelEnds> channels) override {
+    links_.assign(channels.size(), {});
+    for (std::size_t c = 0; spec_.link && c < channels.size(); ++c) {
+      links_[c] = spec_.link(channels[c].source, channels[c].destination, size());
+    }
+    inner().open_channels(channels);
+  }
   void open_collectives(std::int64_t most_elements) override { inner().open_collectives(most_elements); }
 
   Ticket send(int channel, const void* data, std::int64_t bytes) override {
-    const double transfer = spec_.bandwidth > 0 ? static_cast<double>(bytes) / (spec_.bandwidth * 1e6) : 0;
+    const DelaySpec::Link& link = links_[static_cast<std::size_t>(channel)];
+    const auto at_rate = [&](double rate) { return rate > 0 ? static_cast<double>(bytes) / (rate * 1e6) : 0; };
+    const double transfer = std::max(at_rate(spec_.bandwidth), at_rate(link.bandwidth));
     Clock::time_point& channel_free = channel_free_[channel];
     channel_free = std::max(channel_free, Clock::now()) + milliseconds(transfer);
-    const double wait = spec_.latency + std::uniform_real_distribution<>(0, spec_.message)(random_);
+    const double wait = spec_.latency + link.latency + std::uniform_real_distribution<>(0, spec_.message)(random_);
     return hold(channel, {.due = channel_free + milliseconds(wait), .sent = data, .bytes = bytes});
   }
   Ticket receive(int channel, void* data, std::int64_t bytes) override {
@@ -127,6 +135,7 @@ class DelayedCommunicator final : public ForwardingCommunicator {
     }
   }
 
+  std::vector<DelaySpec::Link> links_;  // [channel]
   DelaySpec spec_;
   std::mt19937_64 random_;
   Ticket held_ = 0;
@@ -171,7 +180,8 @@ DelaySpec parse_delays(const std::string& text) {
 }
 
 std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec) {
-  const bool delays_messages = spec.message > 0 || spec.receive > 0 || spec.latency > 0 || spec.bandwidth > 0;
+  const bool delays_messages =
+      spec.message > 0 || spec.receive > 0 || spec.latency > 0 || spec.bandwidth > 0 || spec.link != nullptr;
   if (!delays_messages || (spec.rank >= 0 && spec.rank != inner->rank())) return inner;
   return std::make_unique<DelayedCommunicator>(std::move(inner), spec);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,6 +27,13 @@ struct DelaySpec {
   double step = 0;
   double latency = 0;
   double bandwidth = 0;  // 0: infinite
+  // What a message takes besides from one rank of a communicator of so many to another; none: nothing. Not of SPEC: the
+  // timed device has links as --cost-comm and --cost-bandwidth say.
+  struct Link {
+    double latency = 0;
+    double bandwidth = 0;
+  };
+  std::function<Link(int source, int destination, int ranks)> link = nullptr;
   int rank = -1;
   std::uint64_t seed = 1;
 };

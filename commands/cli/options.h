@@ -147,6 +147,9 @@ struct PipelineOptions {
   std::int64_t memory_limit = 0;  // bytes per rank; 0: what the device has
 
   const std::string& schedule() const { return schedules.front(); }
+  std::vector<int> auto_chunks = {1, 2, 3, 4};  // --schedule auto: the v that it considers
+  double search_seconds = 0;                    // --schedule auto: how long it may search; 0: as long as it takes
+
   // What --chunks and --group-size mean for one of several schedules: 0, its default, where they do not apply.
   int chunks_for(const std::string& name) const;
   int group_size_for(const std::string& name) const;
@@ -179,8 +182,8 @@ struct SimulateOutputOptions {
   std::string svg;
   std::string csv;
   Objective objective = Objective::makespan;
-  double memory_limit = 0.0;   // in units of peak_live; 0: none
-  double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
+  std::vector<double> memory_limit;  // in units of peak_live, for all ranks or for each; empty: none
+  double weight_memory = 1.0;        // fraction of an activation that stays alive between I and W
 
   bool operator==(const SimulateOutputOptions&) const = default;
 };

@@ -122,6 +122,8 @@ void check_training(const Options& options, const Given& given) {
   }
 }
 
+constexpr int kMostSearchedChunks = 42;  // a letter of an order is one byte
+
 std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";
 }
@@ -137,9 +139,18 @@ void check_schedule(const Options& options, const Given& given) {
   }
   const std::vector<std::string>& names = pipeline.schedules;
   const auto takes_these_chunks = [&](const std::string& name) { return pipeline.chunks_for(name) == pipeline.chunks; };
-  if (pipeline.chunks != 0 && std::none_of(names.begin(), names.end(), takes_these_chunks)) {
-    refuse("--chunks " + std::to_string(pipeline.chunks) + " is not possible: " +
-           (names.front() == "auto" ? "--schedule auto chooses it" : fixed_chunks(names.front())));
+  const bool automatic = std::find(names.begin(), names.end(), "auto") != names.end();
+  if (automatic && given.contains("chunks")) {
+    for (const int chunks : pipeline.auto_chunks)
+      if (chunks > kMostSearchedChunks)
+        refuse("--chunks " + std::to_string(chunks) + ": --schedule auto considers at most " +
+               std::to_string(kMostSearchedChunks));
+  } else if (pipeline.auto_chunks.size() > 1 && given.contains("chunks")) {
+    refuse("--chunks takes a list for --schedule auto alone; give one number");
+  }
+  if (given.contains("search-seconds") && !automatic) refuse("--search-seconds has no meaning without --schedule auto");
+  if (!automatic && pipeline.chunks != 0 && std::none_of(names.begin(), names.end(), takes_these_chunks)) {
+    refuse("--chunks " + std::to_string(pipeline.chunks) + " is not possible: " + fixed_chunks(names.front()));
   }
   const auto takes_group = [&](const std::string& name) { return pipeline.group_size_for(name) != 0; };
   if (pipeline.group_size != 0 && std::none_of(names.begin(), names.end(), takes_group)) {

@@ -257,16 +257,27 @@ std::vector<OptionSpec> run_options() {
        [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestThreads); }}};
 }
 
+void set_chunks(Options& o, const Value& v) {
+  const std::vector<int> chunks = v.integers(1);
+  for (const int value : chunks)
+    if (value > kLargestChunks) v.refuse("is out of range; give 1 to " + std::to_string(kLargestChunks));
+  o.pipeline.chunks = chunks.size() == 1 ? chunks.front() : 0;
+  o.pipeline.auto_chunks = chunks;
+}
+
 std::vector<OptionSpec> pipeline_options() {
   return {
       {"schedule", "NAME", "1f1b", kPipelined, schedule_help(), set_schedules},
       {"schedule", "NAME,...|all", "1f1b", kSimulate, schedule_help(), set_schedules},
-      {"chunks", "v", nullptr, kPipelined | kSimulate,
-       "virtual stages per rank; 2 by default for interleaved, breadth-first and interleaved-zb, fixed for the others",
-       [](Options& o, const Value& v) { o.pipeline.chunks = v.integer<int>(1, kLargestChunks); }},
+      {"chunks", "v|LIST", nullptr, kPipelined | kSimulate,
+       "virtual stages per rank; a LIST: what --schedule auto considers (default 1,2,3,4; 2 includes the V)",
+       set_chunks},
       {"group-size", "g", nullptr, kPipelined | kSimulate,
        "micro-batches per group of interleaved and interleaved-zb; by default the smallest legal one",
        [](Options& o, const Value& v) { o.pipeline.group_size = v.integer<int>(1, kLargestCount); }},
+      {"search-seconds", "X", nullptr, kSimulate | kPlan,
+       "end the search of --schedule auto after so long, with the best so far",
+       [](Options& o, const Value& v) { o.pipeline.search_seconds = v.seconds(0.001, kLargestCost); }},
       {"schedule-file", "CSV", nullptr, kPipelined | kSimulate, "a schedule in PyTorch's form, instead of --schedule",
        [](Options& o, const Value& v) { o.pipeline.schedule_file = v.text(); }},
       {"partition", "measured|uniform|LIST", "measured", kPipelined,
@@ -316,38 +327,42 @@ std::vector<OptionSpec> cost_options() {
        [](Options& o, const Value& v) { cost(o, &Costs::input) = v.milliseconds_list(0, kLargestCost); }},
       {"cost-weight", "LIST", "1", commands, "ms of W, the backward with respect to the weights",
        [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.milliseconds_list(0, kLargestCost); }},
-      {"cost-comm", "X", "0", commands, "ms of latency of one hop, never divided",
+      {"cost-comm", "LINKS", "0", commands,
+       "ms of latency of one hop, never divided. LINKS: one value; or one per link r to r+1 (the last leads back to "
+       "rank "
+       "0, may be left out where nothing takes it); or those upwards, then those downwards",
+       [](Options& o, const Value& v) { cost(o, &Costs::latency) = v.milliseconds_list(0, kLargestCost); }},
+      {"cost-bandwidth", "LINKS", nullptr, commands, "GB/s of one direction of a link; without it infinite",
        [](Options& o, const Value& v) {
-         o.costs.given = true;
-         o.costs.costs.latency = v.milliseconds(0, kLargestCost);
+         cost(o, &Costs::bandwidth) = v.gigabytes_per_second_list(kLeastBandwidth, kLargestCost);
        }},
-      {"cost-bandwidth", "X", nullptr, commands, "GB/s of one channel; without it infinite",
+      {"cost-send", "X", "0", commands, "while a rank sends, its actions take 1 + X times as long",
        [](Options& o, const Value& v) {
          o.costs.given = true;
-         o.costs.costs.bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+         o.costs.costs.send_slowdown = v.number(0, kLargestCost);
        }},
       {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
        [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};
 }
 
 std::vector<OptionSpec> output_options() {
-  return {
-      {"ascii", nullptr, nullptr, kSimulate, "print the timelines",
-       [](Options& o, const Value&) { o.simulate.ascii = true; }},
-      {"json", nullptr, nullptr, kSimulate, "print one JSON array and nothing else",
-       [](Options& o, const Value&) { o.simulate.json = true; }},
-      {"svg", "FILE", nullptr, kSimulate, "draw the timelines",
-       [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
-      {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
-       [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
-      {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
-       [](Options& o, const Value& v) {
-         o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
-       }},
-      {"memory-limit", "X", nullptr, kSimulate, "per rank, in activations of one micro-batch through one rank's share",
-       [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_number(kLargestMemory); }},
-      {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
-       [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
+  return {{"ascii", nullptr, nullptr, kSimulate, "print the timelines",
+           [](Options& o, const Value&) { o.simulate.ascii = true; }},
+          {"json", nullptr, nullptr, kSimulate, "print one JSON array and nothing else",
+           [](Options& o, const Value&) { o.simulate.json = true; }},
+          {"svg", "FILE", nullptr, kSimulate, "draw the timelines",
+           [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
+          {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
+           [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
+          {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
+           [](Options& o, const Value& v) {
+             o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
+           }},
+          {"memory-limit", "LIST", nullptr, kSimulate,
+           "per rank, in activations of one micro-batch through one rank's share: one value or p values",
+           [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_numbers(kLargestMemory); }},
+          {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
+           [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
 }
 
 std::vector<OptionSpec> testing_options() {

@@ -173,6 +173,18 @@ std::vector<int> OptionValue::integers(int least) const {
   return values;
 }
 
+std::vector<double> OptionValue::gigabytes_per_second_list(double least, double most) const {
+  std::vector<double> values;
+  for (std::string& word : words()) values.push_back(part(std::move(word)).gigabytes_per_second(least, most));
+  return values;
+}
+
+std::vector<double> OptionValue::positive_numbers(double most) const {
+  std::vector<double> values;
+  for (std::string& word : words()) values.push_back(part(std::move(word)).positive_number(most));
+  return values;
+}
+
 std::vector<double> OptionValue::milliseconds_list(double least, double most) const {
   std::vector<double> values;
   for (std::string& word : words()) values.push_back(part(std::move(word)).milliseconds(least, most));

@@ -54,7 +54,9 @@ class OptionValue {
   // Comma lists of at least one value.
   std::vector<std::string> words() const;
   std::vector<int> integers(int least) const;
+  std::vector<double> positive_numbers(double most) const;
   std::vector<double> milliseconds_list(double least, double most) const;
+  std::vector<double> gigabytes_per_second_list(double least, double most) const;
 
   // One of several names, in any case.
   template <typename Enum>

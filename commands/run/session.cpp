@@ -158,8 +158,11 @@ Session::Session(const Options& options) : before_mpi_(options) {
     device_ = make_device(options.device, host_, everywhere_gpus, threads, world_->size());
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
-      delays_.latency += options.costs.costs.latency;
-      if (options.costs.costs.bandwidth > 0) delays_.bandwidth = options.costs.costs.bandwidth;
+      if (options.costs.costs.has_links())
+        delays_.link = [costs = options.costs.costs](int source, int destination, int ranks) {
+          const LinkCost link = link_cost(costs, ranks, source, destination);
+          return DelaySpec::Link{link.latency, link.bandwidth};
+        };
     }
     resources_ = plural(host_.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
                  plural(cores, "core") + "; " +

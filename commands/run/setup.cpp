@@ -87,6 +87,7 @@ ChoiceRequest choice_request(const Options& options, const PlanRequest& base, st
   request.ranks = p;
   request.costs = std::move(costs);
   request.schedule = std::move(schedule);
+  request.chunks = options.pipeline.auto_chunks;
   const PartitionOption& partition = options.pipeline.partition;
   request.cut = partition.kind == PartitionOption::Kind::list      ? ChoiceRequest::Cut::list
                 : partition.kind == PartitionOption::Kind::uniform ? ChoiceRequest::Cut::uniform

@@ -76,7 +76,8 @@ Idle idle_of(const Simulation& simulation) {
 
 Idle simulated_idle(const Schedule& schedule, const ActionDurations& durations) {
   const std::vector<double> none(schedule.placement.stages.size(), 0.0);  // the durations replace them
-  const StageCosts free{.forward = none, .input = none, .weight = none, .fused = {}};
+  StageCosts free;
+  free.forward = free.input = free.weight = none;
   return idle_of(simulate(schedule, free, {.intervals = false, .channels = false, .durations = &durations}));
 }
 

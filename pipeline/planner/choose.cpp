@@ -85,9 +85,9 @@ class Candidates {
     }
     StageCosts costs =
         stage_costs(model.units, head_, placement, plan_request_.partition, model.slowness, plan_request_.recompute);
-    costs.latency = model.latency;
-    costs.message_bytes = bytes;
-    if (model.bandwidth > 0) costs.transfer = bytes / (model.bandwidth * 1e6);
+    Costs links = model.links;
+    links.message_bytes = bytes;
+    set_hops(costs, links, placement);
     return costs;
   }
 
@@ -104,7 +104,7 @@ class Candidates {
                                        costs.forward.begin() + static_cast<std::ptrdiff_t>(depth));
     plan_request_.costs.input.assign(costs.input.begin(), costs.input.begin() + static_cast<std::ptrdiff_t>(depth));
     plan_request_.costs.weight.assign(costs.weight.begin(), costs.weight.begin() + static_cast<std::ptrdiff_t>(depth));
-    plan_request_.costs.latency = costs.latency;
+    plan_request_.costs.latency = (request_.costs.given ? *request_.costs.given : request_.costs.links).latency;
   }
 
   const ChoiceRequest& request_;
@@ -244,8 +244,8 @@ CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, co
   CostModel costs;
   costs.units = unit_costs(profile, model);
   costs.slowness = rank_slowness(profile, p);
-  costs.latency = message_latency(profile);
-  costs.bandwidth = message_bandwidth(profile);
+  costs.links.latency = {message_latency(profile)};
+  if (const double bandwidth = message_bandwidth(profile); bandwidth > 0) costs.links.bandwidth = {bandwidth};
   costs.source = source;
   return costs;
 }
@@ -259,8 +259,7 @@ CostModel estimated_cost_model(const ModelConfig& model, std::int64_t seq_len, i
 
 CostModel given_cost_model(const Costs& given, const ModelConfig& model, std::int64_t seq_len, int p) {
   CostModel costs = estimated_cost_model(model, seq_len, p);
-  costs.latency = given.latency;
-  costs.bandwidth = given.bandwidth;
+  costs.links = given;
   costs.given = given;
   costs.source = "given by --cost-*, whatever the cut";
   return costs;

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "pipeline/plan/execution_plan.h"
 #include "pipeline/planner/unit_costs.h"
+#include "pipeline/search/search.h"
 
 namespace train_gpt {
 
@@ -17,8 +19,7 @@ namespace train_gpt {
 struct CostModel {
   UnitCosts units;
   std::vector<double> slowness;  // [rank]; empty: 1
-  double latency = 0;            // ms
-  double bandwidth = 0;          // GB/s; 0: infinite
+  Costs links;                   // their latency, bandwidth and send_slowdown; nothing else of it
   std::optional<Costs> given;
   std::string source;  // for people: "measured on this machine", "profile.json", ...
 };
@@ -31,8 +32,10 @@ struct ChoiceRequest {
   int ranks = 1;     // p
   CostModel costs;
 
-  std::optional<Schedule> schedule;  // none: the best of those with a name, and of what a search finds
+  std::optional<Schedule> schedule;        // none: the best of those with a name, and of what a search finds
+  std::vector<int> chunks = {1, 2, 3, 4};  // v that a schedule which is chosen may have
   bool search_beyond_names = true;
+  std::function<bool(const SearchProgress&)> search_progress = nullptr;  // see SearchRequest::progress
   enum class Cut : std::uint8_t { measured, uniform, list };
   Cut cut = Cut::measured;
   Partition partition;  // of Cut::list

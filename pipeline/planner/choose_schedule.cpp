@@ -51,12 +51,10 @@ LiveLimit live_limit(std::int64_t memory_limit, const Plan& plan) {
 }
 
 Costs to_costs(const StageCosts& stages, const ChoiceRequest& request) {
-  Costs costs;
+  Costs costs = request.costs.links;
   costs.forward = stages.forward;
   costs.input = stages.input;
   costs.weight = stages.weight;
-  costs.latency = request.costs.latency;
-  costs.bandwidth = request.costs.bandwidth;
   costs.message_bytes = static_cast<double>(request.base.batch.micro_batch_tokens() * request.base.model.hidden *
                                             element_size(request.base.precision));
   return costs;
@@ -72,9 +70,8 @@ std::vector<Schedule> named_candidates(const ChoiceRequest& request) {
   }
   std::vector<Schedule> schedules;
   for (const std::string& name : schedule_names()) {
-    std::vector<int> chunks = {0};
-    if (takes_chunks(name)) chunks = {2, 4};
-    for (const int v : chunks) {
+    for (const int v : request.chunks) {
+      if (takes_chunks(name) ? v == 1 : v != default_chunks(name)) continue;  // loops of 1 have names of their own
       const ScheduleRequest wanted{
           .name = name, .ranks = request.ranks, .micro_batches = request.base.batch.micro_batches, .chunks = v};
       if (violation(wanted)) continue;
@@ -94,6 +91,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   SearchRequest search;
   search.ranks = request.ranks;
   search.micro_batches = plan.batch.micro_batches;
+  search.progress = request.search_progress;
   search.max_virtual_stages = unit_count(plan.model);
   search.v_shape = placement.kind == Placement::Kind::v_shape;
   search.loop_chunks = search.v_shape ? std::vector<int>{} : std::vector<int>{placement.chunks};

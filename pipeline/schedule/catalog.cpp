@@ -16,6 +16,7 @@ enum class Needs { nothing, twice_the_ranks, even_and_twice_the_ranks };
 
 struct Entry {
   const char* name;
+  Placement::Kind placement;
   int chunks;        // the default number of virtual stages per rank
   bool free_chunks;  // any other number works too
   bool grouped;      // micro-batches walk through the chunks in groups
@@ -25,24 +26,25 @@ struct Entry {
 
 std::span<const Entry> catalog() {
   using Request = const ScheduleRequest&;
+  using Kind = Placement::Kind;
   static const std::array entries{
       // clang-format off
-      Entry{"gpipe", 1, false, false, Needs::nothing, [](Request q) { return gpipe(q.ranks, q.micro_batches); }},
-      Entry{"1f1b", 1, false, false, Needs::nothing, [](Request q) { return one_f_one_b(q.ranks, q.micro_batches); }},
-      Entry{"interleaved", 2, true, true, Needs::nothing,
+      Entry{"gpipe", Kind::loop, 1, false, false, Needs::nothing, [](Request q) { return gpipe(q.ranks, q.micro_batches); }},
+      Entry{"1f1b", Kind::loop, 1, false, false, Needs::nothing, [](Request q) { return one_f_one_b(q.ranks, q.micro_batches); }},
+      Entry{"interleaved", Kind::loop, 2, true, true, Needs::nothing,
             [](Request q) { return interleaved(q.ranks, q.micro_batches, q.chunks, q.group_size); }},
-      Entry{"breadth-first", 2, true, false, Needs::nothing,
+      Entry{"breadth-first", Kind::loop, 2, true, false, Needs::nothing,
             [](Request q) { return breadth_first(q.ranks, q.micro_batches, q.chunks); }},
-      Entry{"zb-h1", 1, false, false, Needs::nothing, [](Request q) { return zb_h1(q.ranks, q.micro_batches); }},
-      Entry{"zb-h2", 1, false, false, Needs::nothing, [](Request q) { return zb_h2(q.ranks, q.micro_batches); }},
-      Entry{"interleaved-zb", 2, true, true, Needs::nothing,
+      Entry{"zb-h1", Kind::loop, 1, false, false, Needs::nothing, [](Request q) { return zb_h1(q.ranks, q.micro_batches); }},
+      Entry{"zb-h2", Kind::loop, 1, false, false, Needs::nothing, [](Request q) { return zb_h2(q.ranks, q.micro_batches); }},
+      Entry{"interleaved-zb", Kind::loop, 2, true, true, Needs::nothing,
             [](Request q) { return interleaved_zb(q.ranks, q.micro_batches, q.chunks, q.group_size); }},
-      Entry{"zb-v", 2, false, false, Needs::nothing, [](Request q) { return zb_v(q.ranks, q.micro_batches); }},
-      Entry{"v-half", 2, false, false, Needs::nothing, [](Request q) { return v_half(q.ranks, q.micro_batches); }},
-      Entry{"v-min", 2, false, false, Needs::nothing, [](Request q) { return v_min(q.ranks, q.micro_batches); }},
-      Entry{"dualpipe", 1, false, false, Needs::even_and_twice_the_ranks,
+      Entry{"zb-v", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return zb_v(q.ranks, q.micro_batches); }},
+      Entry{"v-half", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return v_half(q.ranks, q.micro_batches); }},
+      Entry{"v-min", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return v_min(q.ranks, q.micro_batches); }},
+      Entry{"dualpipe", Kind::bidirectional, 1, false, false, Needs::even_and_twice_the_ranks,
             [](Request q) { return dualpipe(q.ranks, q.micro_batches); }},
-      Entry{"dualpipev", 2, false, false, Needs::twice_the_ranks,
+      Entry{"dualpipev", Kind::v_shape, 2, false, false, Needs::twice_the_ranks,
             [](Request q) { return dualpipev(q.ranks, q.micro_batches); }},
       // clang-format on
   };
@@ -160,6 +162,7 @@ const std::vector<std::string>& schedule_names() {
 
 bool takes_chunks(const std::string& name) { return known(name).free_chunks; }
 bool takes_group_size(const std::string& name) { return known(name).grouped; }
+Placement::Kind placement_kind(const std::string& name) { return known(name).placement; }
 int default_chunks(const std::string& name) { return known(name).chunks; }
 
 int default_group_size(int p, int m) {

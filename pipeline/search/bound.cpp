@@ -101,6 +101,14 @@ class Bound {
     return low;
   }
 
+  // [rank]: from the start of its first action to the end of its last one.
+  std::vector<double> least_windows() const {
+    std::vector<double> windows;
+    for (int rank = 0; rank < problem_.ranks; ++rank)
+      windows.push_back(ranks_[index(rank)].busy + least_idle_head(rank));
+    return windows;
+  }
+
   std::vector<int> warmup(double target) const {
     std::vector<int> counts(index(problem_.ranks));
     for (const RankLimits& limits : ranks_)
@@ -114,9 +122,9 @@ class Bound {
   double earliest_turn(int rank) const {
     double time = 0;
     for (int stage = 0; stage < problem_.stages; ++stage)
-      time += problem_.hop[index(stage)] + problem_.time(kForward, stage);
+      time += problem_.hop[kForward][index(stage)] + problem_.shortest(kForward, stage);
     for (int stage = problem_.stages - 1; stage > problem_.stage(rank, problem_.chunks - 1); --stage)
-      time += problem_.time(kInput, stage) + problem_.hop[index(stage)];
+      time += problem_.shortest(kInput, stage) + problem_.hop[kInput][index(stage)];
     return time;
   }
   double least_idle_head(int rank) const {
@@ -127,11 +135,11 @@ class Bound {
   double least_tail(int rank) const {
     int stage = problem_.stage(rank, 0);
     const double own = ranks_[index(rank)].offset;
-    double time = 0, longest = problem_.time(kWeight, stage);
+    double time = 0, longest = problem_.shortest(kWeight, stage);
     while (--stage >= 0) {
-      time += problem_.hop[index(stage + 1)] + problem_.time(kInput, stage);
+      time += problem_.hop[kInput][index(stage + 1)] + problem_.shortest(kInput, stage);
       const double window_shift = own - ranks_[index(problem_.rank_of[index(stage)])].offset;
-      longest = std::max(longest, time + problem_.time(kWeight, stage) + window_shift);
+      longest = std::max(longest, time + problem_.shortest(kWeight, stage) + window_shift);
     }
     return longest;
   }
@@ -146,7 +154,7 @@ class Bound {
   bool heads_possible(double target, std::vector<int>* counts) const {
     double earliest = 0;
     for (int stage = 0; stage < problem_.stages; ++stage)
-      earliest += problem_.hop[index(stage)] + problem_.time(kForward, stage);
+      earliest += problem_.hop[kForward][index(stage)] + problem_.shortest(kForward, stage);
     for (int stage = problem_.stages - 1; stage >= problem_.stages - problem_.ranks; --stage) {
       const int rank = problem_.rank_of[index(stage)];
       const RankLimits& limits = ranks_[index(rank)];
@@ -154,7 +162,7 @@ class Bound {
       int* count = counts == nullptr ? nullptr : &(*counts)[index(rank)];
       const double turn = next_end(limits.head, idle, earliest - limits.start, count);
       if (turn < 0) return false;
-      earliest = limits.start + turn + problem_.time(kInput, stage) + problem_.hop[index(stage)];
+      earliest = limits.start + turn + problem_.shortest(kInput, stage) + problem_.hop[kInput][index(stage)];
     }
     return true;
   }
@@ -166,11 +174,11 @@ class Bound {
       const int rank = problem_.rank_of[index(stage)];
       const RankLimits& limits = ranks_[index(rank)];
       const double idle = idle_allowed(rank, target) - least_idle_head(rank);
-      const double own_weight = problem_.time(kWeight, stage);
+      const double own_weight = problem_.shortest(kWeight, stage);
       const double turn = next_end(limits.tail, idle, std::max(earliest + limits.offset, own_weight), nullptr);
       if (turn < 0) return false;
-      earliest = turn - limits.offset + problem_.time(kInput, stage) +
-                 (stage + 1 < problem_.stages ? problem_.hop[index(stage + 1)] : 0);
+      earliest = turn - limits.offset + problem_.shortest(kInput, stage) +
+                 (stage + 1 < problem_.stages ? problem_.hop[kForward][index(stage + 1)] : 0);
     }
     return true;
   }
@@ -195,12 +203,13 @@ class Bound {
     double needed = 0, shortest_forward = 1e300, release_rate = 0;
     for (int chunk = 0; chunk < problem_.chunks; ++chunk) {
       const int own = problem_.stage(rank, chunk);
-      double round_trip = problem_.time(kForward, own) + problem_.time(kInput, own);
+      double round_trip = problem_.shortest(kForward, own) + problem_.shortest(kInput, own);
       for (int stage = own + 1; stage < problem_.stages; ++stage)
-        round_trip += problem_.time(kForward, stage) + problem_.time(kInput, stage) + 2 * problem_.hop[index(stage)];
-      const double weight = problem_.time(kWeight, own), input = problem_.time(kInput, own);
+        round_trip += problem_.shortest(kForward, stage) + problem_.shortest(kInput, stage) +
+                      problem_.hop[kForward][index(stage)] + problem_.hop[kInput][index(stage)];
+      const double weight = problem_.shortest(kWeight, own), input = problem_.shortest(kInput, own);
       needed += problem_.micro_batches * share * (round_trip + fraction * weight);
-      shortest_forward = std::min(shortest_forward, problem_.time(kForward, own));
+      shortest_forward = std::min(shortest_forward, problem_.shortest(kForward, own));
       release_rate = std::max({release_rate, fraction > 0 ? share * fraction / std::max(weight, 1e-300) : 0.0,
                                fraction < 1 ? share * (1 - fraction) / std::max(input, 1e-300) : 0.0});
     }
@@ -223,6 +232,16 @@ class Bound {
 }  // namespace
 
 double lower_bound(const Problem& problem) { return Bound(problem)() * (1 - kSlack); }
+
+double joined_bound(const Problem& first, const Problem& second) {
+  const std::vector<double> a = Bound(first).least_windows(), b = Bound(second).least_windows();
+  double least = 0;
+  for (std::size_t rank = 0; rank < a.size(); ++rank) {
+    const double start = first.objective == SearchObjective::makespan ? first.first_start[rank] : 0;
+    least = std::max(least, start + a[rank] + b[rank]);
+  }
+  return least * (1 - kSlack);
+}
 
 std::vector<int> warmup_counts(const Problem& problem, double target) { return Bound(problem).warmup(target); }
 

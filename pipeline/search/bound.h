@@ -23,6 +23,9 @@ namespace train_gpt::search {
 // For the problem's objective, in its unit of time.
 double lower_bound(const Problem& problem);
 
+// For one order of `first` followed by one of `second`, rank by rank, on the same placement within the same memory.
+double joined_bound(const Problem& first, const Problem& second);
+
 // How many F each rank runs before its first I so that a target of the objective remains possible: the smallest numbers
 // that the chain above allows. Empty if none do, or if the rank's chunks differ in cost.
 std::vector<int> warmup_counts(const Problem& problem, double target);

@@ -238,7 +238,7 @@ class ListScheduler {
     const int target = operation == up_ ? stage + 1 : stage - 1;
     if (target < 0 || target >= problem_.stages) return;
     const int edge = std::max(stage, target);
-    const double arrives = state.free + problem_.hop[index(edge)];
+    const double arrives = state.free + problem_.hop[operation][index(edge)];
     ready_[operation][index(target)][index(micro_batch)] = arrives;
     const int channel = problem_.channel[operation][index(edge)];
     if (channel >= 0 && problem_.shared[index(channel)]) sent_[index(channel)].push_back(target);

@@ -49,8 +49,13 @@ void apply(RankOrder& list, std::size_t from, std::size_t to) {
 
 class Annealing {
  public:
-  Annealing(const Problem& problem, Order order, const ImproveOptions& options)
-      : problem_(problem), options_(options), evaluator_(problem), random_(options.seed), order_(std::move(order)) {}
+  Annealing(const Problem& problem, Order order, const ImproveOptions& options, Work& work)
+      : problem_(problem),
+        options_(options),
+        work_(work),
+        evaluator_(problem),
+        random_(options.seed),
+        order_(std::move(order)) {}
 
   Improvement run() {
     evaluator_.evaluate(order_);
@@ -62,7 +67,8 @@ class Annealing {
     const double hot =
         options_.temperature * *std::max_element(problem_.duration[kWeight].begin(), problem_.duration[kWeight].end());
     bool stale = true;
-    for (std::int64_t round = 0; round < rounds && !best_.score.reaches(options_.bound); ++round) {
+    for (std::int64_t round = 0; round < rounds && !best_.score.reaches(options_.bound) && !work_.stopped(); ++round) {
+      work_.add(static_cast<std::int64_t>(actions));
       const double left = 1 - static_cast<double>(round) / static_cast<double>(rounds);
       if (stale) find_blocks();
       stale = false;
@@ -182,6 +188,7 @@ class Annealing {
 
   const Problem& problem_;
   const ImproveOptions& options_;
+  Work& work_;
   Evaluator evaluator_;
   Random random_;
   Order order_;
@@ -191,8 +198,8 @@ class Annealing {
 
 }  // namespace
 
-Improvement improve(const Problem& problem, const Order& order, const ImproveOptions& options) {
-  return Annealing(problem, order, options).run();
+Improvement improve(const Problem& problem, const Order& order, const ImproveOptions& options, Work& work) {
+  return Annealing(problem, order, options, work).run();
 }
 
 }  // namespace train_gpt::search

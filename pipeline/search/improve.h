@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/search/problem.h"
+#include "pipeline/search/work.h"
 
 namespace train_gpt::search {
 
@@ -23,6 +24,6 @@ struct ImproveOptions {
 };
 
 // `order` must be valid.
-Improvement improve(const Problem& problem, const Order& order, const ImproveOptions& options);
+Improvement improve(const Problem& problem, const Order& order, const ImproveOptions& options, Work& work);
 
 }  // namespace train_gpt::search

@@ -1,16 +1,13 @@
 #include "pipeline/search/named.h"
 
 #include <algorithm>
+#include <set>
 
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/search/problem.h"
 
 namespace train_gpt::search {
 namespace {
-
-bool contains(const std::vector<int>& values, int value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
 
 bool costs_fit(const Costs& costs, int ranks, int chunks) {
   const auto fits = [&](const std::vector<double>& values) {
@@ -23,21 +20,6 @@ bool costs_fit(const Costs& costs, int ranks, int chunks) {
 bool chunks_allowed(const SearchRequest& request, int chunks) {
   return std::int64_t{request.ranks} * chunks <= request.max_virtual_stages &&
          costs_fit(request.costs, request.ranks, chunks);
-}
-
-bool allowed(const SearchRequest& request, const Placement& placement) {
-  if (!chunks_allowed(request, placement.chunks)) return false;
-  switch (placement.kind) {
-    case Placement::Kind::loop:
-      return contains(request.loop_chunks, placement.chunks);
-    case Placement::Kind::v_shape:
-      return request.v_shape;
-    case Placement::Kind::bidirectional:
-      return request.bidirectional;
-    case Placement::Kind::table:
-      return false;
-  }
-  return false;
 }
 
 bool fits(const SearchRequest& request, const Simulation& simulation) {
@@ -61,26 +43,44 @@ SearchCandidate make_candidate(const std::string& name, const Schedule& schedule
   candidate.bubble = simulation.bubble;
   candidate.span = simulation.span;
   candidate.bubble_span = simulation.bubble_span;
+  candidate.messages = simulation.messages;
   candidate.peak_live = *std::max_element(simulation.peak_live.begin(), simulation.peak_live.end());
   return candidate;
 }
 
-std::vector<NamedSchedule> named_schedules(const SearchRequest& request) {
+std::vector<ScheduleRequest> named_requests(const SearchRequest& request, const Placement& placement) {
+  std::vector<ScheduleRequest> all;
+  const int p = request.ranks, m = request.micro_batches;
+  for (const std::string& name : schedule_names()) {
+    if (placement_kind(name) != placement.kind) continue;
+    if (!takes_chunks(name) && default_chunks(name) != placement.chunks) continue;
+    std::set<int> groups{0};
+    if (takes_group_size(name)) groups = {default_group_size(p, m), 2 * p, 4 * p, m};
+    for (const int group : groups) {
+      const ScheduleRequest wanted{name, p, m, placement.chunks, group};
+      if (!violation(wanted)) all.push_back(wanted);
+    }
+  }
+  return all;
+}
+
+std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& work) {
   std::vector<NamedSchedule> found;
   SimulateOptions options;
   options.intervals = options.channels = false;
   options.weight_memory = request.weight_memory;
-  for (const std::string& name : schedule_names()) {
-    std::vector<int> chunk_choices{default_chunks(name)};
-    if (takes_chunks(name)) chunk_choices = request.loop_chunks;
-    for (const int chunks : chunk_choices) {
-      const ScheduleRequest wanted{name, request.ranks, request.micro_batches, chunks, 0};
-      if (!chunks_allowed(request, chunks) || violation(wanted)) continue;
-      Schedule schedule = make_schedule(wanted);
-      if (!allowed(request, schedule.placement)) continue;
-      Simulation simulation = simulate(schedule, request.costs, options);
-      SearchCandidate candidate = make_candidate(name, schedule, simulation, request);
-      found.push_back({std::move(candidate), std::move(schedule), std::move(simulation)});
+  std::vector<Placement> placements = allowed_placements(request);
+  if (request.bidirectional && request.ranks % 2 == 0 && chunks_allowed(request, 1))
+    placements.push_back(Placement::bidirectional(request.ranks, request.micro_batches));
+  for (const Placement& placement : placements) {
+    for (const ScheduleRequest& wanted : named_requests(request, placement)) {
+      const Schedule schedule = make_schedule(wanted);
+      const Simulation simulation = simulate(schedule, request.costs, options);
+      for (const auto& list : schedule.lists) work.add(static_cast<std::int64_t>(list.size()));
+      found.push_back({make_candidate(wanted.name, schedule, simulation, request), wanted, 0});
+      found.back().candidate.group_size = wanted.group_size;
+      const bool makespan = request.objective == SearchObjective::makespan;
+      found.back().bound = makespan ? simulation.lower_bound : simulation.ideal;
     }
   }
   return found;

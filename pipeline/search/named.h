@@ -3,18 +3,23 @@
 
 #include <vector>
 
+#include "pipeline/schedule/catalog.h"
 #include "pipeline/search/search.h"
+#include "pipeline/search/work.h"
 
 namespace train_gpt::search {
 
 struct NamedSchedule {
   SearchCandidate candidate;
-  Schedule schedule;
-  Simulation simulation;
+  ScheduleRequest request;
+  double bound = 0;  // of the objective, for the same actions in any order
 };
 
 // Every named schedule that is legal for the request's sizes and allowed placements, fitting or not, with its figures.
-std::vector<NamedSchedule> named_schedules(const SearchRequest& request);
+std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& work);
+
+// The named schedules on one placement: every group size of p, 2p, 4p and m that is legal.
+std::vector<ScheduleRequest> named_requests(const SearchRequest& request, const Placement& placement);
 
 // The placements in which the search may build orders of its own.
 std::vector<Placement> allowed_placements(const SearchRequest& request);

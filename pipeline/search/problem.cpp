@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "pipeline/schedule/channels.h"
+#include "pipeline/simulate/durations.h"
 
 namespace train_gpt::search {
 namespace {
@@ -21,7 +22,26 @@ double Problem::busy(int rank) const {
   double sum = 0;
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (const auto& durations : duration) sum += durations[index(stage(rank, chunk))];
-  return sum * micro_batches;
+  if (fused.empty()) return sum * micro_batches;
+  // Every F is in at most one pair, whose B belongs to any stage of the rank.
+  double longest_backward = 0;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    longest_backward = std::max(longest_backward, time(kInput, stage(rank, chunk)) + time(kWeight, stage(rank, chunk)));
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const int own = stage(rank, chunk);
+    sum -= std::max(0.0, time(kForward, own) + longest_backward - fused[index(own)]);
+  }
+  return std::max(0.0, sum) * micro_batches;
+}
+
+double Problem::shortest(Operation operation, int stage) const {
+  if (fused.empty()) return time(operation, stage);
+  if (operation == kForward) return std::min(time(kForward, stage), fused[index(stage)]);
+  if (operation == kWeight) return 0;  // over with the pair
+  double least = time(kInput, stage);
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    least = std::min(least, fused[index(this->stage(rank_of[index(stage)], chunk))]);
+  return least;
 }
 
 Problem make_problem(const SearchRequest& request, const Placement& placement) {
@@ -45,7 +65,13 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
   problem.duration[kForward] = std::move(costs.forward);
   problem.duration[kInput] = std::move(costs.input);
   problem.duration[kWeight] = std::move(costs.weight);
-  problem.transfer = costs.transfer;
+  for (std::size_t s = 0; s < costs.fused.size(); ++s)
+    for (const int other : placement.stages_of(problem.rank_of[s])) {
+      const std::size_t t = index(other);
+      const double apart = problem.duration[kForward][s] + problem.duration[kInput][t] + problem.duration[kWeight][t];
+      if (costs.fused[s] < apart) problem.fused = costs.fused;
+    }
+  problem.send_slowdown = costs.send_slowdown;
   const ChannelTable table(placement);
   std::vector<int> uses(table.channels().size());
   for (int stage = 0; stage < problem.stages; ++stage) {
@@ -53,7 +79,11 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
     const int gradients = stage == 0 ? -1 : table.messages({Op::backward_input, false, stage - 1, 0}).consumes;
     problem.channel[kForward].push_back(activations);
     problem.channel[kInput].push_back(gradients);
-    problem.hop.push_back(activations < 0 ? 0 : costs.latency + costs.transfer);
+    for (const Operation operation : {kForward, kInput}) {
+      const Hop& hop = (operation == kForward ? costs.activation : costs.gradient)[index(stage)];
+      problem.hop[operation].push_back(hop.total());
+      problem.transfer[operation].push_back(hop.transfer);
+    }
     if (activations >= 0) ++uses[index(activations)], ++uses[index(gradients)];
   }
   for (const int count : uses) problem.shared.push_back(count > 1);
@@ -65,7 +95,7 @@ Problem make_problem(const SearchRequest& request, const Placement& placement) {
     problem.limit.push_back(limit >= request.micro_batches ? kNone : limit);
     double start = 0;
     for (int stage = 0; stage < problem.stage(rank, 0); ++stage)
-      start += problem.time(kForward, stage) + problem.hop[index(stage + 1)];
+      start += problem.time(kForward, stage) + problem.hop[kForward][index(stage + 1)];
     problem.first_start.push_back(start);
   }
   return problem;
@@ -95,9 +125,9 @@ double peak_of(const Problem& problem, const RankOrder& list) {
   return peak;
 }
 
-Evaluator::Evaluator(const Problem& problem) : problem_(problem) {
+Evaluator::Evaluator(const Problem& problem, bool keep_starts) : problem_(problem), keep_starts_(keep_starts) {
   const std::size_t ranks = index(problem.ranks), stages = index(problem.stages), m = index(problem.micro_batches);
-  start_.assign(ranks, std::vector<double>(3 * index(problem.chunks) * m));
+  if (keep_starts) start_.assign(ranks, std::vector<double>(3 * index(problem.chunks) * m));
   for (auto& arrivals : arrival_) arrivals.assign(stages, std::vector<double>(m));
   for (auto& done : done_) done.resize(stages);
   position_.resize(ranks);
@@ -106,6 +136,7 @@ Evaluator::Evaluator(const Problem& problem) : problem_(problem) {
   peak_.resize(ranks);
   queued_.resize(ranks);
   channel_free_.resize(problem.shared.size());
+  sends_until_.resize(ranks);
   sent_.resize(problem.shared.size());
   taken_.resize(problem.shared.size());
   ready_.reserve(ranks);
@@ -124,6 +155,7 @@ bool Evaluator::evaluate(const Order& order) {
   std::fill(position_.begin(), position_.end(), 0);
   std::fill(free_.begin(), free_.end(), 0.0);
   std::fill(channel_free_.begin(), channel_free_.end(), 0.0);
+  std::fill(sends_until_.begin(), sends_until_.end(), 0.0);
   std::fill(taken_.begin(), taken_.end(), 0);
   for (auto& messages : sent_) messages.clear();
   std::fill(queued_.begin(), queued_.end(), 1);
@@ -140,49 +172,68 @@ bool Evaluator::evaluate(const Order& order) {
     span = std::max(span, free_[index(rank)] - first_[index(rank)]);
   }
   score_.objective = problem_.objective == SearchObjective::makespan ? makespan : span;
-  score_.other = problem_.objective == SearchObjective::makespan ? span : makespan;
+  score_.other = problem_.objective == SearchObjective::makespan ? 0 : makespan;
   return true;
+}
+
+// Whether the next message (or the neighbour on the same rank) has what the next micro-batch of a stage needs; raises
+// `now` to its arrival. A message of a shared channel is taken from its queue if `take`.
+Evaluator::Input Evaluator::take_input(Operation operation, int stage, bool take, double& now) {
+  const int micro_batch = done_[operation][index(stage)];
+  if (operation == kWeight) return micro_batch < done_[kInput][index(stage)] ? Input::here : Input::never;
+  if (operation == kInput && micro_batch >= done_[kForward][index(stage)]) return Input::never;
+  const int source = operation == kForward ? stage - 1 : stage + 1;
+  if (source < 0 || source >= problem_.stages) return Input::here;
+  const int channel = problem_.channel[operation][index(std::max(stage, source))];
+  if (channel >= 0 && problem_.shared[index(channel)]) {
+    const std::vector<int>& messages = sent_[index(channel)];
+    std::size_t& taken = taken_[index(channel)];
+    if (taken == messages.size()) return Input::not_yet;
+    if (messages[taken] != stage) return Input::never;
+    if (take) ++taken;
+  } else if (micro_batch >= done_[operation][index(source)]) {
+    return channel < 0 ? Input::never : Input::not_yet;
+  }
+  now = std::max(now, arrival_[operation][index(source)][index(micro_batch)]);
+  return Input::here;
 }
 
 bool Evaluator::run_until_blocked(const RankOrder& list, int rank) {
   std::size_t position = position_[index(rank)];
   double now = free_[index(rank)];
-  double* starts = start_[index(rank)].data();
-  for (; position < list.size(); ++position) {
+  double* starts = keep_starts_ ? start_[index(rank)].data() : nullptr;
+  while (position < list.size()) {
     const Operation operation = operation_of(list[position]);
     const int stage = problem_.stage(rank, chunk_of(list[position]));
-    const int micro_batch = done_[operation][index(stage)];
-    if (operation == kWeight) {
-      if (micro_batch >= done_[kInput][index(stage)]) return false;
-    } else {
-      if (operation == kInput && micro_batch >= done_[kForward][index(stage)]) return false;
-      const int source = operation == kForward ? stage - 1 : stage + 1;
-      if (source >= 0 && source < problem_.stages) {
-        const int channel = problem_.channel[operation][index(std::max(stage, source))];
-        if (channel >= 0 && problem_.shared[index(channel)]) {
-          const std::vector<int>& messages = sent_[index(channel)];
-          std::size_t& taken = taken_[index(channel)];
-          if (taken == messages.size()) break;
-          if (messages[taken] != stage) return false;
-          ++taken;
-        } else if (micro_batch >= done_[operation][index(source)]) {
-          if (channel < 0) return false;
-          break;
-        }
-        now = std::max(now, arrival_[operation][index(source)][index(micro_batch)]);
-      }
+    const bool pair = is_paired(list[position]);
+    double start = now;
+    Input input = Input::here;
+    const int partner = pair ? problem_.stage(rank, chunk_of(list[position + 1])) : stage;
+    if (pair) input = take_input(kInput, partner, false, start);
+    if (input == Input::here) input = take_input(operation, stage, true, start);
+    if (input == Input::never) return false;
+    if (input == Input::not_yet) break;
+    if (pair) take_input(kInput, partner, true, start);
+    const double alone = pair ? problem_.fused[index(stage)] : problem_.duration[operation][index(stage)];
+    now = start + slowed_by_sends(alone, sends_until_[index(rank)] - start, problem_.send_slowdown);
+    if (position == 0) first_[index(rank)] = start;
+    const std::size_t end = position + (pair ? 3 : 1);
+    for (; position < end; ++position) {
+      if (starts != nullptr) starts[position] = start;
+      const Letter letter = list[position];
+      finish(operation_of(letter), problem_.stage(rank, chunk_of(letter)), now);
     }
-    starts[position] = now;
-    now += problem_.duration[operation][index(stage)];
-    ++done_[operation][index(stage)];
-    if (operation == kWeight) continue;
-    const int target = operation == kForward ? stage + 1 : stage - 1;
-    if (target >= 0 && target < problem_.stages) hand_over(operation, stage, target, micro_batch, now);
   }
   position_[index(rank)] = position;
   free_[index(rank)] = now;
-  first_[index(rank)] = starts[0];
   return true;
+}
+
+void Evaluator::finish(Operation operation, int stage, double now) {
+  const int micro_batch = done_[operation][index(stage)]++;
+  if (operation == kWeight) return;
+  const int target = operation == kForward ? stage + 1 : stage - 1;
+  if (target >= 0 && target < problem_.stages) hand_over(operation, stage, target, micro_batch, now);
 }
 
 void Evaluator::hand_over(Operation operation, int stage, int target, int micro_batch, double now) {
@@ -191,8 +242,11 @@ void Evaluator::hand_over(Operation operation, int stage, int target, int micro_
   arrival = now;
   if (channel < 0) return;
   double& channel_free = channel_free_[index(channel)];
-  arrival = std::max(now, channel_free) + problem_.hop[index(std::max(stage, target))];
-  channel_free = std::max(now, channel_free) + problem_.transfer;
+  const std::size_t edge = index(std::max(stage, target));
+  arrival = std::max(now, channel_free) + problem_.hop[operation][edge];
+  channel_free = std::max(now, channel_free) + problem_.transfer[operation][edge];
+  double& sends_until = sends_until_[index(problem_.rank_of[index(stage)])];
+  sends_until = std::max(sends_until, channel_free);
   if (problem_.shared[index(channel)]) sent_[index(channel)].push_back(target);
   const int taker = problem_.rank_of[index(target)];
   if (queued_[index(taker)]) return;

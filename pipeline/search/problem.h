@@ -3,8 +3,8 @@
 // All micro-batches cost the same, so an order may be taken, without loss, to run each operation of each virtual stage
 // in micro-batch order (swap two micro-batches that overtake each other: nothing gets later; Zero Bubble, Qi et al.
 // 2024, uses the same symmetry). A rank's list is then a string over 3v letters "next F, I or W of chunk c"; the
-// micro-batch is implied by counting. A fused B is I and W back to back that hands its gradient on later: never better,
-// so the search emits I and W only.
+// micro-batch is implied by counting. B is I and W back to back that hands its gradient on later: never better, so
+// the search emits I and W, except where F and B run as one pair that has a cost of its own.
 //
 // Memory depends on the order alone, not on time: F adds 1/v of an activation, I releases all but the fraction
 // weight_memory of it, W releases the rest.
@@ -22,11 +22,15 @@ namespace train_gpt::search {
 
 enum Operation : std::uint8_t { kForward = 0, kInput = 1, kWeight = 2 };
 
-// One action of an order: 3 * chunk + operation. Chunk c of a rank is its c-th virtual stage, in model order.
+// One action of an order: 3 * chunk + operation. Chunk c of a rank is its c-th virtual stage, in model order. An F with
+// the mark kPaired runs as one with the I and W that follow it.
 using Letter = std::uint8_t;
-inline int chunk_of(Letter letter) { return letter / 3; }
-inline Operation operation_of(Letter letter) { return static_cast<Operation>(letter % 3); }
+inline constexpr Letter kPaired = 0x80;
+inline constexpr int kMostChunks = 42;
+inline int chunk_of(Letter letter) { return (letter & ~kPaired) / 3; }
+inline Operation operation_of(Letter letter) { return static_cast<Operation>((letter & ~kPaired) % 3); }
 inline Letter make_letter(int chunk, Operation operation) { return static_cast<Letter>(3 * chunk + operation); }
+inline bool is_paired(Letter letter) { return (letter & kPaired) != 0; }
 
 using RankOrder = std::vector<Letter>;
 using Order = std::vector<RankOrder>;  // [rank], 3*v*m letters each
@@ -38,12 +42,15 @@ struct Problem {
   std::vector<int> rank_of, chunk_of;  // [stage]
   std::vector<int> stage_of;           // [rank * chunks + chunk]
   std::vector<double> duration[3];     // [operation][stage], of one micro-batch
-  std::vector<double> hop;             // [stage]: delay between stage-1 and stage, both directions; 0 within a rank
-  double transfer = 0;                 // the part of a hop during which the message occupies its channel
-  std::vector<int> channel[2];         // [F, I][stage]: which channel joins stage-1 and stage; -1 within a rank
-  std::vector<char> shared;            // [channel]: several pairs of stages use it, so its order must be kept
-  std::vector<double> limit;           // [rank], in activations of one micro-batch through one rank's share
-  std::vector<double> first_start;     // [rank]: when its first forward can start, whatever the order
+  std::vector<double> fused;           // [stage of F]: of a pair F&B; empty: pairs are not worth their while
+  // [F, I][stage]: from stage-1 to stage and back. The transfer is the part of a hop during which the message occupies
+  // its channel; both are 0 within a rank.
+  std::vector<double> hop[2], transfer[2];
+  double send_slowdown = 0;         // see Costs
+  std::vector<int> channel[2];      // [F, I][stage]: which channel joins stage-1 and stage; -1 within a rank
+  std::vector<char> shared;         // [channel]: several pairs of stages use it, so its order must be kept
+  std::vector<double> limit;        // [rank], in activations of one micro-batch through one rank's share
+  std::vector<double> first_start;  // [rank]: when its first forward can start, whatever the order
   double weight_memory = 1;
   SearchObjective objective = SearchObjective::makespan;
 
@@ -52,7 +59,11 @@ struct Problem {
     return duration[operation][static_cast<std::size_t>(of_stage)];
   }
   double memory_change(Operation operation) const;  // of one action
-  double busy(int rank) const;                      // all work of a rank in one step
+  // All work of a rank in one step, if as much of it as possible ran in pairs.
+  double busy(int rank) const;
+  // Least time from the start of an F, I or W to the moment at which its result is there, alone or in a pair; for W,
+  // what must follow its I.
+  double shortest(Operation operation, int stage) const;
   // The least limit under which a rank can run any order at all: v activations of 1/v.
   static constexpr double kLeastLimit = 1.0;
 };
@@ -62,9 +73,11 @@ Problem make_problem(const SearchRequest& request, const Placement& placement);
 // Sums of fractions such as 1/3 are compared with this slack.
 inline constexpr double kMemorySlack = 1e-9;
 
-// Objective first, then the other measure, then memory.
+// Objective first; then, for the span, the makespan; then memory.
 struct Score {
-  double objective = 0, other = 0, peak = 0;
+  double objective = 0;
+  double other = 0;  // the makespan if the objective is the span, else 0
+  double peak = 0;   // of live activations of any rank
   bool better_than(const Score& rival) const;
   bool reaches(const Score& bound) const;  // in objective and the other measure, but for rounding
 };
@@ -72,7 +85,8 @@ struct Score {
 // Runs an order as soon as possible, in time linear in the number of actions.
 class Evaluator {
  public:
-  explicit Evaluator(const Problem& problem);
+  // `keep_starts`: start() and starts() are wanted.
+  explicit Evaluator(const Problem& problem, bool keep_starts = true);
   // False if the order blocks itself or exceeds a memory limit. Afterwards the accessors below describe it.
   bool evaluate(const Order& order);
 
@@ -87,10 +101,14 @@ class Evaluator {
   double peak(int rank) const { return peak_[static_cast<std::size_t>(rank)]; }
 
  private:
+  enum class Input : std::uint8_t { here, not_yet, never };
+  Input take_input(Operation operation, int stage, bool take, double& now);
   bool run_until_blocked(const RankOrder& list, int rank);
+  void finish(Operation operation, int stage, double now);
   void hand_over(Operation operation, int stage, int target, int micro_batch, double now);
 
   const Problem& problem_;
+  bool keep_starts_;
   Score score_;
   std::vector<std::vector<double>> start_;       // [rank][position]
   std::vector<std::vector<double>> arrival_[2];  // [F or I][producing stage][micro-batch]: at the next stage's rank
@@ -98,6 +116,7 @@ class Evaluator {
   std::vector<std::size_t> position_;            // [rank]
   std::vector<double> free_, first_, peak_;      // [rank]
   std::vector<double> channel_free_;             // [channel]
+  std::vector<double> sends_until_;              // [rank]: when its last message so far has left
   std::vector<std::vector<int>> sent_;           // [shared channel]: stages that its messages are for, in order
   std::vector<std::size_t> taken_;               // [shared channel]
   std::vector<int> ready_;                       // ranks to look at again
@@ -110,8 +129,16 @@ double peak_of(const Problem& problem, const RankOrder& list);
 // The same order as a Schedule that validator, simulator and executor take.
 Schedule to_schedule(const Problem& problem, const Order& order);
 
-// The same lists as an order, B taken apart into I and W. Nothing if a stage leaves micro-batch order.
+// The same lists as an order, B taken apart into I and W but for pairs that have a cost. Nothing if a stage leaves
+// micro-batch order.
 std::optional<Order> from_schedule(const Problem& problem, const Schedule& schedule);
+
+// The order without its last micro-batch, of a problem with one more.
+Order without_last(const Problem& larger, Order order);
+
+// The same order with every F that is followed by the I and W of one stage made a pair with them, and without pairs.
+Order with_pairs(Order order);
+Order without_pairs(Order order);
 
 // Every micro-batch alone: slow, and runs in any memory that anything runs in.
 Order one_at_a_time(const Problem& problem);

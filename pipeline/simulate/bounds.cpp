@@ -57,22 +57,19 @@ struct StagePaths {
 StagePaths stage_paths(const Placement& placement, const StageCosts& costs, const StageMinima& minima) {
   const std::vector<Placement::VirtualStage>& stages = placement.stages;
   StagePaths paths{std::vector<double>(stages.size(), kNever), std::vector<double>(stages.size(), 0.0), 0.0};
-  const auto hop = [&](int from, int to) {
-    return stages[from].rank == stages[to].rank ? 0.0 : costs.latency + costs.transfer;
-  };
   for (std::size_t first = 0; first < stages.size(); ++first) {
     if (stages[first].previous >= 0 || minima.counts[first].forward == 0) continue;
     const std::vector<int> chain = chain_from(static_cast<int>(first), stages);
     double time = 0.0;
     for (std::size_t i = 0; i < chain.size(); ++i) {
-      if (i > 0) time += hop(chain[i - 1], chain[i]);
+      if (i > 0) time += costs.hop_after(Op::forward, chain[i - 1], placement).total();
       paths.before[chain[i]] = time;
       time += minima.forward[chain[i]];
     }
     double after = 0.0;
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const int stage = chain[i];
-      if (i > 0) after += hop(chain[i - 1], stage) + minima.gradient[chain[i - 1]];
+      if (i > 0) after += costs.hop_after(Op::backward, stage, placement).total() + minima.gradient[chain[i - 1]];
       if (minima.counts[stage].unsplit == 0) after = std::max(after, minima.weight[stage]);
       paths.after[stage] = after;
     }
@@ -84,17 +81,18 @@ StagePaths stage_paths(const Placement& placement, const StageCosts& costs, cons
 
 }  // namespace
 
-double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
-                   const std::vector<double>& busy) {
+double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations) {
   const std::vector<Placement::VirtualStage>& stages = schedule.placement.stages;
   StageMinima minima(stages.size());
-  std::vector<double> critical_busy(busy.size(), 0.0);  // F, I and B: what is not W
+  // Without what sends add, which depends on the order; F, I and B: what is not W.
+  std::vector<double> busy(schedule.lists.size(), 0.0), critical_busy(busy.size(), 0.0);
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const std::vector<Action>& list = schedule.actions(rank);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const bool pair = durations.runs_as_pair(rank, i);
       const double duration = pair ? durations.pair(rank, i) : durations(rank, i);
       minima.add(list[i], duration);
+      busy[rank] += duration;
       if (list[i].op != Op::backward_weight) critical_busy[rank] += duration;
       if (pair) minima.add(list[++i], duration);
     }

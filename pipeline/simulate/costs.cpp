@@ -42,7 +42,81 @@ std::vector<double> per_stage(const char* option, const std::vector<double>& giv
   return result;
 }
 
+// Values of one kind for every link, [0] upwards and [1] downwards.
+class Links {
+ public:
+  Links(const char* option, const std::vector<double>& given, int ranks) : option_(option), ranks_(ranks) {
+    for (double value : given) check_value(option, value);
+    const std::size_t p = static_cast<std::size_t>(ranks), size = given.size();
+    // Between two ranks there is but one link, whoever takes it.
+    const bool both = size > 1 && (size == 2 * (p - 1) || (p > 2 && size == 2 * p));
+    if (size > 1 && !both && !(p > 2 && (size == p || size + 1 == p))) {
+      const std::string n = std::to_string(ranks), below = std::to_string(ranks - 1);
+      throw std::invalid_argument(
+          std::string(option) + ": " + std::to_string(size) + " values; give 1, one per link (" + below + ", or " + n +
+          " with the link from the last rank to rank 0), or those " + "upwards and then those downwards (" +
+          std::to_string(2 * (ranks - 1)) + " or " + std::to_string(2 * ranks) + ")");
+    }
+    const auto half = static_cast<std::ptrdiff_t>(both ? size / 2 : size);
+    way_[0].assign(given.begin(), given.begin() + half);
+    way_[1] = both ? std::vector<double>(given.begin() + half, given.end()) : way_[0];
+  }
+
+  double operator()(int source, int destination) const {
+    if (way_[0].empty()) return 0.0;
+    const bool up = destination == (source + 1) % ranks_ && (ranks_ > 2 || source == 0);
+    const bool down = source == (destination + 1) % ranks_;
+    const std::vector<double>& way = way_[up ? 0 : 1];
+    const auto link = static_cast<std::size_t>(up ? source : destination);
+    if (way.size() == 1) return way[0];
+    if ((up || down) && link < way.size()) return way[link];
+    throw std::invalid_argument(std::string(option_) + ": no value for the link from rank " + std::to_string(source) +
+                                " to rank " + std::to_string(destination) + ", which this placement takes" +
+                                (up || down ? "; give " + std::to_string(ranks_) + " values per direction" : ""));
+  }
+
+ private:
+  const char* option_;
+  int ranks_;
+  std::vector<double> way_[2];
+};
+
 }  // namespace
+
+Hop StageCosts::hop_after(Op op, int stage, const Placement& placement) const {
+  if (activation.empty()) return {};
+  if (op != Op::forward) return gradient[static_cast<std::size_t>(stage)];
+  return activation[static_cast<std::size_t>(placement.stages[static_cast<std::size_t>(stage)].next)];
+}
+
+LinkCost link_cost(const Costs& costs, int ranks, int source, int destination) {
+  return {Links("--cost-comm", costs.latency, ranks)(source, destination),
+          Links("--cost-bandwidth", costs.bandwidth, ranks)(source, destination)};
+}
+
+void set_hops(StageCosts& stages, const Costs& costs, const Placement& placement) {
+  const Links latency("--cost-comm", costs.latency, placement.ranks);
+  const Links bandwidth("--cost-bandwidth", costs.bandwidth, placement.ranks);
+  check_value("bytes of a message", costs.message_bytes);
+  check_value("--cost-send", costs.send_slowdown);
+  stages.send_slowdown = costs.send_slowdown;
+  stages.activation.assign(placement.stages.size(), {});
+  stages.gradient = stages.activation;
+  const auto hop = [&](int source, int destination) {
+    Hop result{latency(source, destination), 0.0, costs.message_bytes};
+    const double rate = bandwidth(source, destination) * kBytesPerMillisecond;
+    if (rate > 0.0) result.transfer = costs.message_bytes / rate;
+    return result;
+  };
+  for (std::size_t s = 0; s < placement.stages.size(); ++s) {
+    if (placement.stages[s].previous < 0) continue;
+    const int rank = placement.stages[s].rank;
+    const int before = placement.stages[static_cast<std::size_t>(placement.stages[s].previous)].rank;
+    if (rank == before) continue;
+    stages.activation[s] = hop(before, rank);
+    stages.gradient[s] = hop(rank, before);
+  }
+}
 
 StageCosts stage_costs(const Costs& costs, const Placement& placement) {
   StageCosts result;
@@ -50,12 +124,7 @@ StageCosts stage_costs(const Costs& costs, const Placement& placement) {
   result.input = per_stage("--cost-input", costs.input, placement);
   result.weight = per_stage("--cost-weight", costs.weight, placement);
   if (!costs.fused.empty()) result.fused = per_stage("--cost-fused", costs.fused, placement);
-  check_value("--cost-comm", costs.latency);
-  check_value("--cost-bandwidth", costs.bandwidth);
-  check_value("bytes of a message", costs.message_bytes);
-  result.latency = costs.latency;
-  result.message_bytes = costs.message_bytes;
-  if (costs.bandwidth > 0.0) result.transfer = costs.message_bytes / (costs.bandwidth * kBytesPerMillisecond);
+  set_hops(result, costs, placement);
   return result;
 }
 

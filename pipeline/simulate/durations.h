@@ -1,6 +1,7 @@
 // How long each action takes: the costs of its virtual stage, or what it took when it was measured.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -9,6 +10,13 @@
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
+
+// What `duration` becomes if messages are sent during its first `sending` milliseconds and slow it down: work proceeds
+// at 1 / (1 + slowdown) of its speed until they have left.
+inline double slowed_by_sends(double duration, double sending, double slowdown) {
+  if (sending <= 0.0 || slowdown <= 0.0) return duration;
+  return duration + slowdown * std::min(duration, sending / (1.0 + slowdown));
+}
 
 class DurationTable {
  public:
@@ -27,6 +35,9 @@ class DurationTable {
     return pairs_have_cost_ && schedule_.lists[rank][position].fused_with_next &&
            position + 1 < schedule_.lists[rank].size();
   }
+
+  // See Costs; what was measured has it in it.
+  double send_slowdown() const { return measured_ == nullptr ? costs_.send_slowdown : 0.0; }
 
   // Milliseconds of such a pair: when measured, of its two parts together.
   double pair(int rank, std::size_t position) const;

@@ -20,8 +20,7 @@ std::vector<ChannelLoad> channel_loads(const Schedule& schedule, const StageCost
                                        const std::vector<std::vector<Interval>>& intervals);
 
 // See Simulation::lower_bound. For lists that are not complete: the busiest rank.
-double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
-                   const std::vector<double>& busy);
+double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations);
 
 // Walks back from the action that ends last: to the one before it on its rank if that ended when it started, else to
 // the one whose message it awaited.

@@ -70,12 +70,19 @@ std::vector<ChannelLoad> channel_loads(const Schedule& schedule, const StageCost
     if (!list.empty()) last = std::max(last, list.back().end);
   }
   constexpr double kRelativeTolerance = 1e-9;
+  std::vector<double> bytes(table.channels().size(), 0.0);
+  for (const std::vector<Action>& list : schedule.lists) {
+    for (const Action& action : list) {
+      const int channel = table.messages(action).produces;
+      if (channel >= 0) bytes[channel] += costs.hop_after(action.op, action.stage, schedule.placement).bytes;
+    }
+  }
   std::vector<ChannelLoad> loads;
   for (std::size_t c = 0; c < table.channels().size(); ++c) {
     ChannelLoad load;
     load.channel = table.channels()[c];
     load.messages = static_cast<std::int64_t>(times.offset[c + 1] - times.offset[c]);
-    load.bytes = static_cast<double>(load.messages) * costs.message_bytes;
+    load.bytes = bytes[c];
     load.longest_queue = longest_queue(times, c, last * kRelativeTolerance);
     if (load.messages > 0) loads.push_back(load);
   }

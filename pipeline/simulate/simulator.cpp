@@ -57,6 +57,7 @@ class Run {
   struct RankState {
     std::size_t position = 0;  // the next action of its list
     double clock = 0.0;        // when the last one ended
+    double sends_until = 0.0;  // when its last message so far has left
     const double* waits_for = nullptr;
   };
 
@@ -99,7 +100,8 @@ class Run {
       if (state.waits_for == nullptr && pair) state.waits_for = missing_input(list[state.position + 1], start);
       if (state.waits_for != nullptr) return;
 
-      const double duration = pair ? durations_.pair(rank, state.position) : durations_(rank, state.position);
+      double duration = pair ? durations_.pair(rank, state.position) : durations_(rank, state.position);
+      duration = slowed_by_sends(duration, state.sends_until - start, durations_.send_slowdown());
       if (state.position == 0) result_.first_start[rank] = start;
       state.clock = start + duration;
       result_.busy[rank] += duration;
@@ -125,10 +127,13 @@ class Run {
     }
     ready = interval.end;
     if (const int channel = channels_.messages(action).produces; channel >= 0) {
-      const double sent = std::max(interval.end, channel_free_[channel]) + costs_.transfer;
+      const Hop hop = costs_.hop_after(action.op, action.stage, schedule_.placement);
+      const double sent = std::max(interval.end, channel_free_[channel]) + hop.transfer;
       channel_free_[channel] = sent;
-      ready = sent + costs_.latency;
+      ready = sent + hop.latency;
       ++result_.messages;
+      result_.bytes += hop.bytes;
+      ranks_[rank].sends_until = std::max(ranks_[rank].sends_until, sent);
     }
     const int neighbour = forward ? stage.next : stage.previous;
     if (neighbour < 0) return;
@@ -227,8 +232,7 @@ Simulation simulate(const Schedule& schedule, const StageCosts& costs, const Sim
   const bool need_intervals = options.intervals || options.channels || options.critical_path;
   Simulation result = Run(schedule, costs, durations, need_intervals)();
   measure(result);
-  result.bytes = static_cast<double>(result.messages) * costs.message_bytes;
-  result.lower_bound = lower_bound(schedule, costs, durations, result.busy);
+  result.lower_bound = lower_bound(schedule, costs, durations);
   // The two are sums in different orders: where they meet, they may differ in the last digits.
   if (result.lower_bound < result.makespan * (1.0 + kRounding)) {
     result.lower_bound = std::min(result.lower_bound, result.makespan);

@@ -2,9 +2,10 @@
 //
 // The rules (those behind every published figure): a rank runs its list strictly in order, one action at a time. F
 // needs the F of the previous virtual stage, I and B need the F of their own stage and the I or B of the next one, W
-// needs its I. A send costs the sender nothing; a hop between two ranks takes its latency, plus the size of the message
-// over the bandwidth if both are given (the messages of one channel then follow each other). B hands its gradient on
-// only when it ends. A fused F&B pair of given cost awaits both inputs, then runs as one action.
+// needs its I. A hop between two ranks takes the latency of its link, plus the size of the message over its bandwidth
+// if both are given (the messages of one channel then follow each other). A send costs the sender nothing, unless sends
+// slow computation. B hands its gradient on only when it ends. A fused F&B pair of given cost awaits both inputs, then
+// runs as one action.
 //
 //   Schedule schedule = make_schedule({.name = "1f1b", .ranks = 4, .micro_batches = 8});
 //   Simulation simulation = simulate(schedule, Costs{});      // F = I = W = 1 ms
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/schedule/action.h"
 #include "pipeline/schedule/channel.h"
 #include "pipeline/schedule/placement.h"
 
@@ -33,21 +35,49 @@ struct Costs {
   std::vector<double> input = {1.0};
   std::vector<double> weight = {1.0};
   std::vector<double> fused = {};  // an F&B pair, counted where its F runs; empty: the two run one after the other
-  double latency = 0.0;            // one hop between two ranks, never divided
-  double bandwidth = 0.0;          // of one channel, GB/s (10^9 bytes); 0: infinite
-  double message_bytes = 0.0;      // one activation or one gradient, (b, T, C); 0: unknown
+  // Links: one value for all of them; or link r between the ranks r and r+1, where r = p-1 leads back to rank 0 and may
+  // be left out if nothing takes it; or all links upwards (r to r+1), then all downwards (r+1 to r): 1, p-1, p, 2(p-1)
+  // or 2p values.
+  std::vector<double> latency = {0.0};  // of one hop, never divided
+  std::vector<double> bandwidth = {};   // of one direction, GB/s (10^9 bytes); empty: infinite
+  double message_bytes = 0.0;           // one activation or one gradient, (b, T, C); 0: unknown
+  double send_slowdown = 0.0;  // while a rank's message is on its channel, its actions take 1 + this times as long
 
+  bool has_links() const { return latency != std::vector<double>{0.0} || !bandwidth.empty(); }
   bool operator==(const Costs&) const = default;
+};
+
+// One message from one virtual stage to a neighbour on another rank.
+struct Hop {
+  double latency = 0.0;   // milliseconds
+  double transfer = 0.0;  // milliseconds during which the message occupies its channel
+  double bytes = 0.0;     // 0: unknown
+
+  double total() const { return latency + transfer; }
 };
 
 // Costs, spelled out per virtual stage of one placement.
 struct StageCosts {
   std::vector<double> forward, input, weight;  // [virtual stage], milliseconds
   std::vector<double> fused;                   // [virtual stage], or empty
-  double latency = 0.0;                        // milliseconds
-  double transfer = 0.0;                       // milliseconds during which a message occupies its channel
-  double message_bytes = 0.0;                  // 0: unknown
+  // [virtual stage]: activations from its previous stage to it, gradients from it to its previous stage. Free within a
+  // rank; empty: free everywhere.
+  std::vector<Hop> activation, gradient;
+  double send_slowdown = 0.0;  // see Costs
+
+  // What the message of an F, I or B of a stage costs on its way to the stage that takes it.
+  Hop hop_after(Op op, int stage, const Placement& placement) const;
 };
+
+// Latency in milliseconds and bandwidth in GB/s (0: infinite) between two of so many ranks. Throws
+// std::invalid_argument if `costs` have no value for that link, or another number of values than above.
+struct LinkCost {
+  double latency = 0.0, bandwidth = 0.0;
+};
+LinkCost link_cost(const Costs& costs, int ranks, int source, int destination);
+
+// Fills in the hops from the links of `costs`. Throws std::invalid_argument if the placement takes a link without cost.
+void set_hops(StageCosts& stages, const Costs& costs, const Placement& placement);
 
 // Throws std::invalid_argument if a list has another length than 1, p or p*v, or a value is negative or not finite.
 StageCosts stage_costs(const Costs& costs, const Placement& placement);

@@ -116,7 +116,7 @@ TEST(Options, ReadsEveryGroup) {
   EXPECT_EQ(options.device.precision, Precision::bf16);
   EXPECT_EQ(options.costs.costs.forward, (std::vector<double>{1, 2.5}));
   EXPECT_EQ(options.costs.costs.input, std::vector<double>{1});
-  EXPECT_EQ(options.costs.costs.latency, 0.1);
+  EXPECT_EQ(options.costs.costs.latency, std::vector<double>{0.1});
   EXPECT_TRUE(options.costs.given);
   EXPECT_TRUE(options.testing.synchronous_sends);
 }
@@ -126,7 +126,7 @@ TEST(Options, OneNameMeansWhatTheCommandMeans) {
   EXPECT_EQ(prepare.prepare.output, "a.bin");
   EXPECT_EQ(prepare.run.output, "");
   EXPECT_EQ(parse("--output here").run.output, "here");
-  EXPECT_EQ(parse("simulate --stages 4 --memory-limit 2.5").simulate.memory_limit, 2.5);
+  EXPECT_EQ(parse("simulate --stages 4 --memory-limit 2.5").simulate.memory_limit, std::vector<double>{2.5});
   EXPECT_EQ(parse("--memory-limit 80GB").pipeline.memory_limit, 80000000000);
   EXPECT_EQ(parse("simulate --stages 4 --svg a.svg").simulate.svg, "a.svg");
   EXPECT_EQ(parse("--svg a.svg").run.svg, "a.svg");
@@ -329,7 +329,9 @@ TEST(OptionsRefused, ContradictorySchedules) {
   EXPECT_REFUSED(parse("--chunks 2 --schedule-file a.csv"), "--chunks and --schedule-file contradict");
   EXPECT_REFUSED(parse("--chunks 2"), "--chunks 2 is not possible", "--schedule 1f1b has 1 per rank");
   EXPECT_REFUSED(parse("--schedule zb-v --chunks 3"), "--chunks 3", "--schedule zb-v has 2 per rank");
-  EXPECT_REFUSED(parse("--schedule auto --chunks 3"), "--chunks 3", "auto chooses it");
+  EXPECT_EQ(parse("--schedule auto --chunks 2,5").pipeline.auto_chunks, (std::vector<int>{2, 5}));
+  EXPECT_REFUSED(parse("--schedule auto --chunks 43"), "--chunks 43", "at most 42");
+  EXPECT_REFUSED(parse("--schedule interleaved --chunks 2,4"), "--chunks", "auto alone");
   EXPECT_REFUSED(parse("--schedule gpipe --group-size 4"), "--group-size", "--schedule gpipe",
                  "interleaved or interleaved-zb");
   EXPECT_REFUSED(parse("--micro-batches 8 --accumulation-groups 3"), "--accumulation-groups 3", "--micro-batches 8");

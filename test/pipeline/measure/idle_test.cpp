@@ -98,7 +98,7 @@ TEST(Idle, ASlowLinkIsExposedCommunicationAndNothingElse) {
     const Schedule schedule = schedule_of(it);
     const Costs costs{.forward = {3}, .input = {4}, .weight = {2}};
     Costs slow = costs;
-    slow.latency = 0.7;
+    slow.latency = {0.7};
     const Simulation measured = simulate(schedule, slow);
     const double without = idle(simulate(schedule, costs));
     const IdleTime time = explain_idle(schedule, measured);
@@ -146,7 +146,7 @@ TEST(Idle, PartsOfAnythingSumToTheWhole) {
       std::vector<double>& row = durations.emplace_back();
       for (std::size_t i = 0; i < list.size(); ++i) row.push_back(some(random) * (list[i].stage + 1));
     }
-    const Simulation measured = simulate(schedule, Costs{.latency = 0.3}, {.durations = &durations});
+    const Simulation measured = simulate(schedule, Costs{.latency = {0.3}}, {.durations = &durations});
     const IdleTime time = explain_idle(schedule, measured);
     expect_whole(time, measured, it.name);
     EXPECT_NEAR(time.makespan[3], measured.makespan, kRounding);

@@ -106,10 +106,10 @@ TEST(Choose, ComesCloseToEvenWorkWithAVocabularyOf50257) {
   request.costs = estimated_cost_model(model, 256, 4);
   request.search_beyond_names = false;
   EXPECT_LT(choose(request).predicted.makespan, 50.5);
-  request.costs.latency = 0.1;
+  request.costs.links.latency = {0.1};
   EXPECT_LT(choose(request).predicted.makespan, 51);
   request.schedule = make_schedule({.name = "1f1b", .ranks = 4, .micro_batches = 16});
-  request.costs.latency = 0;
+  request.costs.links.latency = {0};
   EXPECT_LT(choose(request).predicted.makespan, 58.8);
 }
 

@@ -106,7 +106,7 @@ SearchRequest request_of(const PublishedRow& row, SearchObjective objective) {
   request.costs.forward = {row.forward};
   request.costs.input = {row.input};
   request.costs.weight = {row.weight};
-  request.costs.latency = row.hop;
+  request.costs.latency = {row.hop};
   request.memory_limit = {2.0 * row.p};
   request.weight_memory = row.weight_memory;
   request.objective = objective;
@@ -271,7 +271,7 @@ TEST(Search, FindsTheOptimumOfSmallProblems) {
     request.costs.forward = random_costs(numbers, size[0], 0.5, 2);
     request.costs.input = random_costs(numbers, size[0], 0.5, 2);
     request.costs.weight = random_costs(numbers, size[0], 0.2, 2);
-    request.costs.latency = numbers.below(2) ? numbers.between(0, 1.5) : 0;
+    request.costs.latency = {numbers.below(2) ? numbers.between(0, 1.5) : 0};
     request.weight_memory = numbers.between(0, 1);
     if (numbers.below(3)) request.memory_limit = {numbers.between(1, size[1])};
     request.objective = numbers.below(2) ? SearchObjective::span : SearchObjective::makespan;
@@ -296,7 +296,7 @@ TEST(Search, NeverLosesToANamedScheduleInTheSameMemory) {
     request.costs.forward = random_costs(numbers, request.ranks, 0.5, 2);
     request.costs.input = random_costs(numbers, request.ranks, 0.5, 2);
     request.costs.weight = random_costs(numbers, request.ranks, 0.2, 2);
-    request.costs.latency = numbers.below(2) ? numbers.between(0, 2) : 0;
+    request.costs.latency = {numbers.below(2) ? numbers.between(0, 2) : 0};
     request.weight_memory = numbers.between(0, 1);
     request.memory_limit = {numbers.between(1, 2.0 * request.ranks)};
     if (numbers.below(4) == 0) request.memory_limit.clear();
@@ -336,7 +336,7 @@ TEST(Search, AHeavyHeadAndLongHops) {
   request.costs.forward = {1, 1, 1, 2.5};
   request.costs.input = {1, 1, 1, 2.5};
   request.costs.weight = {1, 1, 1, 2.5};
-  request.costs.latency = 0.8;
+  request.costs.latency = {0.8};
   request.memory_limit = {6};
   const SearchResult result = search_schedule(request);
   expect_sound(request, result);
@@ -348,7 +348,7 @@ TEST(Search, BandwidthIsSearchedWithAndReportedBySimulation) {
   SearchRequest request;
   request.ranks = 4;
   request.micro_batches = 8;
-  request.costs.bandwidth = 1;
+  request.costs.bandwidth = {1};
   request.costs.message_bytes = 0.4e6;  // 0.4 ms
   const SearchResult result = search_schedule(request);
   expect_sound(request, result);

@@ -24,10 +24,10 @@ class RandomCase {
       list->assign(per_rank ? request.ranks : 1, 0.0);
       for (double& value : *list) value = 0.1 * integer(1, 30);
     }
-    if (integer(0, 1) == 1) costs.latency = 0.05 * integer(1, 20);
+    if (integer(0, 1) == 1) costs.latency = {0.05 * integer(1, 20)};
     if (integer(0, 2) == 0) costs.fused = {0.1 * integer(1, 60)};
     if (integer(0, 3) == 0) {
-      costs.bandwidth = 10.0;
+      costs.bandwidth = {10.0};
       costs.message_bytes = 1e6 * integer(1, 20);
     }
     weight_memory = 0.25 * integer(0, 4);
@@ -90,10 +90,10 @@ void expect_consistent(const Schedule& schedule, const Costs& costs, const Simul
     const double gap = interval(after).start - interval(before).end;
     if (before.rank == after.rank) {
       EXPECT_EQ(gap, 0.0);
-    } else if (costs.bandwidth == 0.0) {
-      EXPECT_NEAR(gap, costs.latency, tolerance);
+    } else if (costs.bandwidth.empty()) {
+      EXPECT_NEAR(gap, costs.latency[0], tolerance);
     } else {
-      EXPECT_GE(gap + tolerance, costs.latency + costs.message_bytes / (costs.bandwidth * 1e6));
+      EXPECT_GE(gap + tolerance, costs.latency[0] + costs.message_bytes / (costs.bandwidth[0] * 1e6));
     }
   }
 }

@@ -12,7 +12,7 @@ namespace train_gpt {
 namespace {
 
 Costs costs_of(double forward, double input, double weight, double latency = 0.0) {
-  return {.forward = {forward}, .input = {input}, .weight = {weight}, .latency = latency};
+  return {.forward = {forward}, .input = {input}, .weight = {weight}, .latency = {latency}};
 }
 
 // Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024): profiled times in ms, bubble rates in the span measure.

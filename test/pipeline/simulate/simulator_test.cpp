@@ -45,7 +45,7 @@ TEST(Simulate, OneForwardOneBackward) {
 TEST(Simulate, TheBoundOfAVCountsNoHopWithinARank) {
   for (const int p : {2, 3, 4}) {
     const Schedule schedule = make_schedule({.name = "zb-v", .ranks = p, .micro_batches = 1});
-    const Simulation simulation = simulate(schedule, Costs{.latency = 0.5});
+    const Simulation simulation = simulate(schedule, Costs{.latency = {0.5}});
     EXPECT_DOUBLE_EQ(simulation.makespan, 4 * p - 1) << p;
     EXPECT_LE(simulation.lower_bound, simulation.makespan) << p;
   }
@@ -55,7 +55,7 @@ TEST(Simulate, InputsArriveOneHopLaterAndSendsCostNothing) {
   Schedule schedule = two_ranks(2);
   schedule.rank(0).forward(0, 0).forward(0, 1).backward(0, 0).backward(0, 1);
   schedule.rank(1).forward(1, 0).backward_input(1, 0).forward(1, 1).backward(1, 1).backward_weight(1, 0);
-  const Costs costs{.forward = {2.0}, .input = {3.0}, .weight = {5.0}, .latency = 0.5};
+  const Costs costs{.forward = {2.0}, .input = {3.0}, .weight = {5.0}, .latency = {0.5}};
   const Simulation simulation = simulate(schedule, costs);
   const auto expect = [&](int rank, int position, double start, double end) {
     EXPECT_DOUBLE_EQ(simulation.intervals[rank][position].start, start) << rank << " " << position;
@@ -81,18 +81,61 @@ TEST(Simulate, InputsArriveOneHopLaterAndSendsCostNothing) {
 
 TEST(Simulate, CostsPerRankAreSharedByItsChunksAndCostsPerStageAreNot) {
   const Placement placement = Placement::loop(2, 2, 4);
-  Costs costs{.forward = {4.0}, .input = {4.0, 6.0}, .weight = {1.0, 2.0, 3.0, 4.0}, .latency = 0.25};
+  Costs costs{.forward = {4.0}, .input = {4.0, 6.0}, .weight = {1.0, 2.0, 3.0, 4.0}, .latency = {0.25}};
   const StageCosts stages = stage_costs(costs, placement);
   EXPECT_EQ(stages.forward, (std::vector<double>{2, 2, 2, 2}));
   EXPECT_EQ(stages.input, (std::vector<double>{2, 3, 2, 3}));
   EXPECT_EQ(stages.weight, (std::vector<double>{1, 2, 3, 4}));
-  EXPECT_EQ(stages.latency, 0.25);
+  EXPECT_EQ(stages.activation[1].latency, 0.25);
 
   const StageCosts v_shape = stage_costs(costs, Placement::v_shape(2, 4));
   EXPECT_EQ(v_shape.input, (std::vector<double>{2, 3, 3, 2}));
   costs.weight = {1.0, 2.0};
   const StageCosts both_copies = stage_costs(costs, Placement::bidirectional(2, 4));
   EXPECT_EQ(both_copies.input, (std::vector<double>{4, 6, 4, 6}));
+}
+
+TEST(Simulate, EveryLinkAndDirectionHasItsOwnCosts) {
+  const Schedule chain = make_schedule({.name = "1f1b", .ranks = 3, .micro_batches = 1});
+  const auto makespan = [](const Schedule& schedule, const Costs& costs) { return simulate(schedule, costs).makespan; };
+  EXPECT_DOUBLE_EQ(makespan(chain, {}), 9);
+  EXPECT_DOUBLE_EQ(makespan(chain, {.latency = {0.5}}), 9 + 4 * 0.5);
+  EXPECT_DOUBLE_EQ(makespan(chain, {.latency = {0.5, 0.25}}), 9 + 2 * 0.75);
+  EXPECT_DOUBLE_EQ(makespan(chain, {.latency = {0.5, 0.25, 7}}), 9 + 2 * 0.75);  // nothing goes from rank 2 to rank 0
+  EXPECT_DOUBLE_EQ(makespan(chain, {.latency = {1, 2, 4, 8}}), 9 + 1 + 2 + 8 + 4);
+  EXPECT_DOUBLE_EQ(makespan(chain, {.latency = {1, 2, 99, 4, 8, 99}}), 9 + 1 + 2 + 8 + 4);
+  EXPECT_DOUBLE_EQ(makespan(chain, {.bandwidth = {1, 2, 4, 8}, .message_bytes = 8e6}), 9 + 8 + 4 + 1 + 2);
+
+  const Schedule loop = make_schedule({.name = "interleaved", .ranks = 3, .micro_batches = 1, .chunks = 2});
+  EXPECT_DOUBLE_EQ(makespan(loop, {.latency = {1, 2, 4}}), 9 + 2 * (2 * (1 + 2) + 4));
+  EXPECT_EQ(refusal([&] {
+              simulate(loop, Costs{.latency = {1, 2}});
+            }),
+            "--cost-comm: no value for the link from rank 2 to rank 0, which this placement takes; give 3 values per "
+            "direction");
+  EXPECT_NE(refusal([&] {
+              simulate(loop, Costs{.latency = {1, 2, 3, 4, 5}});
+            }).find("5 values; give 1"),
+            std::string::npos);
+
+  const Schedule pair = make_schedule({.name = "interleaved", .ranks = 2, .micro_batches = 1, .chunks = 2});
+  EXPECT_DOUBLE_EQ(makespan(pair, {.latency = {1, 10}}), 6 + 2 * (1 + 10) + 1 + 10);  // one link, up and down
+  const Schedule v_shape = make_schedule({.name = "v-min", .ranks = 2, .micro_batches = 1});
+  EXPECT_DOUBLE_EQ(makespan(v_shape, {.latency = {1, 10}}), 4.5 + 2 * (1 + 10));  // I and W apart
+}
+
+TEST(Simulate, SendsSlowTheActionsThatRunMeanwhile) {
+  // Rank 0 sends for 2 ms after its F: of W's 1 ms nothing is slowed after that, of the next F all is until then.
+  const Schedule schedule = make_schedule({.name = "gpipe", .ranks = 2, .micro_batches = 2});
+  Costs costs{.bandwidth = {1}, .message_bytes = 0.5e6, .send_slowdown = 1};
+  const Simulation slowed = simulate(schedule, costs);
+  // F1 starts with 0.5 ms of sending before it, which do the work of 0.25 ms.
+  EXPECT_DOUBLE_EQ(slowed.intervals[0][1].end - slowed.intervals[0][1].start, 1.25);
+  costs.message_bytes = 50e6;  // longer than F: all of it at half speed
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).intervals[0][1].end - 1, 2.0);
+  EXPECT_LE(slowed.lower_bound, slowed.makespan);
+  costs.send_slowdown = 0;
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).intervals[0][1].end, 2.0);
 }
 
 TEST(Simulate, RefusesCostsThatDoNotFit) {
@@ -102,7 +145,7 @@ TEST(Simulate, RefusesCostsThatDoNotFit) {
             }),
             "--cost-forward: 3 values; give 1, one per rank (2) or one per virtual stage (4)");
   EXPECT_NE(refusal([&] { stage_costs({.weight = {-1.0}}, placement); }).find("--cost-weight: -1"), std::string::npos);
-  EXPECT_NE(refusal([&] { stage_costs({.latency = std::numeric_limits<double>::quiet_NaN()}, placement); }), "");
+  EXPECT_NE(refusal([&] { stage_costs({.latency = {std::numeric_limits<double>::quiet_NaN()}}, placement); }), "");
   EXPECT_NE(refusal([&] { stage_costs({.fused = {1, 2, 3}}, placement); }).find("--cost-fused"), std::string::npos);
 }
 
@@ -111,7 +154,7 @@ TEST(Simulate, MessagesOfOneChannelFollowEachOther) {
   schedule.rank(0).forward(0, 0).forward(0, 1);
   schedule.rank(1).forward(1, 0).forward(1, 1);
   // 10 MB at 2 GB/s: 5 ms on the wire, longer than the 1 ms between the sends.
-  const Costs costs{.latency = 0.5, .bandwidth = 2.0, .message_bytes = 10e6};
+  const Costs costs{.latency = {0.5}, .bandwidth = {2.0}, .message_bytes = 10e6};
   const Simulation simulation = simulate(schedule, costs);
   EXPECT_DOUBLE_EQ(simulation.intervals[1][0].start, 1.0 + 5.0 + 0.5);
   EXPECT_DOUBLE_EQ(simulation.intervals[1][1].start, 6.0 + 5.0 + 0.5);
@@ -212,9 +255,9 @@ TEST(Simulate, LowerBoundSeesThePathAndTheBusiestRank) {
   for (int i = 0; i < 4; ++i) schedule.rank(0).backward_input(0, i).backward_weight(0, i);
   for (int i = 0; i < 4; ++i) schedule.rank(1).forward(1, i).backward_input(1, i).backward_weight(1, i);
   // Rank 1 cannot start before 1.5 and has 4 * 3 to do; what follows its last I elsewhere could hide behind its W.
-  EXPECT_DOUBLE_EQ(simulate(schedule, Costs{.latency = 0.5}).lower_bound, 1.5 + 12.0);
+  EXPECT_DOUBLE_EQ(simulate(schedule, Costs{.latency = {0.5}}).lower_bound, 1.5 + 12.0);
   // With long hops the I and W of rank 0 cannot hide: 51 to the start, 4 F and I, a hop, I and W.
-  EXPECT_DOUBLE_EQ(simulate(schedule, Costs{.latency = 50.0}).lower_bound, 51 + 8 + 50 + 2);
+  EXPECT_DOUBLE_EQ(simulate(schedule, Costs{.latency = {50.0}}).lower_bound, 51 + 8 + 50 + 2);
   // Rank 0 is slow.
   EXPECT_DOUBLE_EQ(simulate(schedule, Costs{.forward = {10.0, 1.0}}).lower_bound, 4 * 12.0);
 }
