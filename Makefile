@@ -101,9 +101,9 @@ train_gpt: $(BUILD)/train_gpt
 # ---- tests: one GoogleTest binary per folder of test/ -------------------------------------------------------------------
 SUITES := kernels model data pipeline commands
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(LIBRARY)
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
 	@echo "  link $$@"
-	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$^ -o $$@ -lgtest -lgtest_main $$(LDLIBS_ALL)
+	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$(filter %.o,$$^) $$(LIBRARY) -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$(1)),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 endef
 $(foreach s,$(SUITES),$(eval $(call suite_rule,$(s))))
 # These run the program itself.
