@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <unistd.h>
+#include <chrono>
 
 #include <algorithm>
 #include <charconv>
@@ -9,10 +10,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "kernels/cpu/product_speed.h"
 #include "pipeline/train/state_file.h"
+#include "pipeline/train/trainer.h"
 
 #if defined(TRAIN_GPT_CUDA)
 #include "commands/run/gpu_peak.h"
@@ -215,8 +218,13 @@ void Session::connect_gpus() {
 
 void Session::end_job(const std::exception& error) {
   if (agreed_) throw;
-  std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), error.what());
-  std::fflush(stderr);
+  const bool of_all_ranks = dynamic_cast<const NotFinite*>(&error) != nullptr;  // the first says so and ends the job
+  if (!of_all_ranks || is_first()) {
+    std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), error.what());
+    std::fflush(stderr);
+  }
+  // The launcher drops what it has not passed on when a job is aborted.
+  if (of_all_ranks) std::this_thread::sleep_for(is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
   world_->abort(1);
   std::abort();
 }

@@ -84,7 +84,7 @@ TEST(Spikes, AreRisesByManyStandardDeviations) {
   for (int i = 0; i < 30; ++i) EXPECT_FALSE(detector.add(5 + 0.01 * (i % 2), 1 + 0.1 * (i % 2)).spike) << i;
   const SpikeDetector::Scores usual = detector.add(5.02, 1.1);
   ASSERT_TRUE(usual.loss && usual.norm);
-  EXPECT_NEAR(*usual.loss, (5.02 - 5.005) / 0.005, 1e-6);  // 15 values each of 5.00 and 5.01
+  EXPECT_NEAR(*usual.loss, (5.02 - 5.005) / (1e-3 * 5.005), 1e-6);  // 15 values each of 5.00 and 5.01
   EXPECT_NEAR(*usual.norm, 1, 1e-6);
   EXPECT_TRUE(detector.add(5.0, 9.0).spike);
   EXPECT_TRUE(detector.add(7.0, 1.0).spike);

@@ -38,8 +38,10 @@ class Stops : public testing::Test {
   }
   std::string log() const { return read_file(folder_ / "out/log.jsonl"); }
   // Of a run that was stopped: everything is there.
-  void expect_stopped(const ProgramRun& run, const std::string& why) const {
-    EXPECT_EQ(run.status, 75) << why << "\n" << run.output;
+  // MPICH's mpirun does not always hand the ranks' status on when a signal reached itself: it may then end with 0.
+  void expect_stopped(const ProgramRun& run, const std::string& why, bool launcher_was_hit = false) const {
+    EXPECT_TRUE(run.status == 75 || (launcher_was_hit && run.status == 0)) << why << " " << run.status << "\n"
+                                                                           << run.output;
     EXPECT_EQ(count(run.output, "stopped by " + why + " after"), 1) << run.output;
     EXPECT_EQ(count(run.output, "--output out --resume latest"), 1) << run.output;
     const std::string step = std::to_string(events(log(), "step").size());
@@ -69,7 +71,7 @@ TEST_F(Stops, EachSignalToTheLauncherToOneRankAndToEveryProcess) {
     if (one.to != To::one) kill(run.launcher(), one.signal);
     if (one.to != To::launcher) kill(ranks[1], one.signal);
     if (one.to == To::all) kill(ranks[0], one.signal);
-    expect_stopped(run.result(), one.name);
+    expect_stopped(run.result(), one.name, one.to != To::one);
     fs::remove_all(folder_ / "out");
   }
 }
