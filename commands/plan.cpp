@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "commands/run/log.h"
+#include "commands/run/log_events.h"
 #include "commands/run/setup.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/csv.h"
@@ -132,7 +133,7 @@ int run_plan(const Options& options) {
   std::printf("%s\n%s%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
               prediction_line(choice).c_str());
   if (!schedule && !costs.given) std::printf("%s", split_table(request).c_str());
-  std::printf("%s\n", plan_event(choice.plan, choice.predicted, choice.uniform_makespan).c_str());
+  std::printf("%s\n", line_of(plan_event(choice.plan, choice.predicted, choice.uniform_makespan)).c_str());
   return 0;
 }
 

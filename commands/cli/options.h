@@ -99,6 +99,9 @@ struct RunOptions {
   double stall_timeout = 120;         // seconds
   int keep = 3;                       // newest checkpoints that are kept
   std::string resume;                 // "latest", "auto", a path, or empty: start anew
+  std::int64_t log_every = 1;         // lines of steps on the screen
+  bool quiet = false;                 // only notes, errors and what is left at the end
+  bool final_timeline = true;         // the picture and the table of one step, at the end
   std::string trace;                  // Chrome trace file; empty: none
   std::string svg;                    // timeline of one step; empty: none
   int threads = 0;                    // per rank; 0: OMP_NUM_THREADS, else cores / ranks on the host

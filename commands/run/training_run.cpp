@@ -8,10 +8,12 @@
 #include <limits>
 #include <thread>
 
+#include "commands/cli/wording.h"
 #include "commands/run/command_line.h"
 #include "commands/run/step_meter.h"
 #include "data/byte_tokenizer.h"
 #include "data/sample_order.h"
+#include "pipeline/draw/markup.h"
 
 namespace train_gpt {
 namespace {
@@ -55,7 +57,7 @@ void show_sample(TrainingRun& run, std::int64_t step) {
   const std::vector<std::int32_t> prompt = {bytes ? kByteEndOfText : 0};
   run.trainer->generate(prompt, kTokens, 0.8, run.options.data.seed + static_cast<std::uint64_t>(step),
                         [&](std::int32_t id) { text += bytes ? decoder.push(id) : std::to_string(id) + " "; });
-  run.log->text("sample after " + std::to_string(step) + " steps:\n" + text + (bytes ? decoder.finish() : ""));
+  run.log->text("sample after " + counted(step, "step") + ":\n" + text + (bytes ? decoder.finish() : ""));
 }
 
 void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
@@ -84,8 +86,9 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
   save_model(run);
   const std::string command =
       command_that_goes_on(own_command_line(), run.session.world().size(), run.options.run.output);
-  run.log->text("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
-                std::to_string(run.options.run.steps) + " steps" + (run.computes() ? "; to go on: " + command : ""));
+  run.log->stopped(steps_taken, why);
+  run.log->essential("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
+                counted(run.options.run.steps, "step") + (run.computes() ? "; to go on: " + command : ""));
   run.state->finish();
 }
 
@@ -105,25 +108,29 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   try {
     throw;
   } catch (const PeerFailure& failure) {
-    std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), failure.what());
+    std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
+    run.log->failed(failure.what());
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
     if (run.session.is_first()) {
       const std::string newest = newest_checkpoint(run.options.run.output);
-      std::fprintf(stderr, "train_gpt: error: %s%s\n", failure.what(),
-                   newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
+      std::fprintf(stderr, "train_gpt: error: %s%s\n", printable(failure.what()).c_str(),
+                   newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
       std::fflush(stderr);
+      run.log->failed(failure.what());
     }
     // The launcher drops what it has not passed on when a job is aborted.
     std::this_thread::sleep_for(run.session.is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
   } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
-    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), failure.what());
+    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
+    run.log->failed(failure.what());
     std::fflush(stderr);
     std::_Exit(1);
   } catch (const std::exception& error) {
     const std::string newest = newest_checkpoint(run.options.run.output);
-    std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), error.what(),
-                 newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
+    std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), printable(error.what()).c_str(),
+                 newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
     std::fflush(stderr);
+    run.log->failed(error.what());
     run.watchdog->announce(error.what());
   }
   std::fflush(stderr);
@@ -148,6 +155,7 @@ int train(TrainingRun& run) try {
   }
   Stopping::Verdict verdict;  // of the last step; a wish to stop stays
   std::int64_t redone_steps = 0;
+  run.log->begin_steps();
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
     if (validates(step)) validate(run, step);
