@@ -18,6 +18,13 @@
 namespace train_gpt {
 namespace {
 
+constexpr const char* kTableWords =
+    "v: virtual stages per rank; bubble: idle share of ranks x makespan; span: the longest time from a rank's first "
+    "action to its "
+    "own last; span bubble: 1 - a rank's work / span; peak live: activations held at once, in micro-batches; pending "
+    "W: what I "
+    "left for W, likewise; slots: message buffers of a channel\n";
+
 std::string join(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
@@ -30,12 +37,11 @@ std::string list_of(const std::vector<double>& values) {
   return join(words);
 }
 
-// Width of the terminal; without one, whatever the pictures want within reason.
+// Width of the terminal; without one that of train's pictures.
 int terminal_columns() {
-  constexpr int kWithoutTerminal = 2000;
   winsize size{};
   if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return kWithoutTerminal;
+  return TextOptions{}.columns;
 }
 
 void print_header(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
@@ -56,7 +62,7 @@ void print_header(const Options& options, const SimulatedSchedules& all, std::os
 void print_left_out(const SimulatedSchedules& all, double limit, std::ostream& out) {
   for (const std::string& reason : all.impossible) out << "not possible: " << reason << "\n";
   if (!all.over_limit.empty()) {
-    out << "left out, more live activations than --memory-limit " << with_digits(limit, 6) << ": "
+    out << "left out, more live activations than --activation-limit " << with_digits(limit, 6) << ": "
         << join(all.over_limit) << "\n";
   }
 }
@@ -77,7 +83,7 @@ void print_report(const Options& options, const SimulatedSchedules& all, std::os
   }
   std::vector<ComparedSchedule> compared;
   for (const SimulatedSchedule& it : all.simulated) compared.push_back({it.name, it.schedule.chunks, &it.simulation});
-  out << compare_table(compared, options.simulate.objective == Objective::span);
+  out << compare_table(compared, options.simulate.objective == Objective::span) << kTableWords;
   for (const SimulatedSchedule& it : all.simulated) {
     for (const std::string& remark : it.remarks) out << remark << "\n";
   }
@@ -140,7 +146,7 @@ int run_simulate(const Options& options, std::ostream& out, std::ostream& notice
   if (all.simulated.empty()) {
     throw std::invalid_argument(all.over_limit.empty()
                                     ? "--schedule all: none is possible: " + join(all.impossible)
-                                    : "--memory-limit " + with_digits(wanted.memory_limit, 6) +
+                                    : "--activation-limit " + with_digits(wanted.memory_limit, 6) +
                                           ": every schedule keeps more activations alive: " + join(all.over_limit));
   }
   write_files(wanted, all);

@@ -169,7 +169,7 @@ struct SimulateOutputOptions {
   std::string svg;
   std::string csv;
   Objective objective = Objective::makespan;
-  double memory_limit = 0.0;   // in units of peak_live; 0: none
+  double memory_limit = 0.0;   // --activation-limit, in units of peak_live; 0: none
   double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
 
   bool operator==(const SimulateOutputOptions&) const = default;
@@ -217,6 +217,7 @@ struct Options {
   TestingOptions testing;
   PrepareOptions prepare;
   GenerateOptions generate;
+  bool plan_json = false;  // plan: the plan event alone
 
   bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for
   bool version = false;        // nothing but version_text() (commands/cli/version.h) was asked for

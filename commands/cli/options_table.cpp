@@ -329,24 +329,36 @@ std::vector<OptionSpec> cost_options() {
        [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};
 }
 
+// plan and train limit the same memory in bytes.
+void set_activation_limit(Options& o, const Value& v) {
+  const std::optional<ParsedQuantity> bytes = parse_quantity(v.raw(), Quantity::bytes);
+  if (bytes && bytes->has_unit) {
+    v.refuse(
+        "is a size in bytes, of which simulate knows nothing; give a number of activations of one micro-batch, such as "
+        "4.5, or ask plan");
+  }
+  o.simulate.memory_limit = v.positive_number(kLargestMemory);
+}
+
 std::vector<OptionSpec> output_options() {
-  return {
-      {"ascii", nullptr, nullptr, kSimulate, "print the timelines",
-       [](Options& o, const Value&) { o.simulate.ascii = true; }},
-      {"json", nullptr, nullptr, kSimulate, "print one JSON array and nothing else",
-       [](Options& o, const Value&) { o.simulate.json = true; }},
-      {"svg", "FILE", nullptr, kSimulate, "draw the timelines",
-       [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
-      {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
-       [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
-      {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
-       [](Options& o, const Value& v) {
-         o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
-       }},
-      {"memory-limit", "X", nullptr, kSimulate, "per rank, in activations of one micro-batch through one rank's share",
-       [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_number(kLargestMemory); }},
-      {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
-       [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
+  return {{"ascii", nullptr, nullptr, kSimulate, "print the timelines",
+           [](Options& o, const Value&) { o.simulate.ascii = true; }},
+          {"json", nullptr, nullptr, kSimulate, "print one JSON array and nothing else",
+           [](Options& o, const Value&) { o.simulate.json = true; }},
+          {"json", nullptr, nullptr, kPlan, "print the plan as one JSON object (as in log.jsonl) and nothing else",
+           [](Options& o, const Value&) { o.plan_json = true; }},
+          {"svg", "FILE", nullptr, kSimulate, "draw the timelines",
+           [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
+          {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
+           [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
+          {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
+           [](Options& o, const Value& v) {
+             o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
+           }},
+          {"activation-limit", "X", nullptr, kSimulate,
+           "memory per rank, in activations of one micro-batch through one rank's share", set_activation_limit},
+          {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
+           [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
 }
 
 std::vector<OptionSpec> testing_options() {

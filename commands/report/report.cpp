@@ -18,7 +18,7 @@
 namespace train_gpt {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr int kReloadSeconds = 10;
 
@@ -40,11 +40,13 @@ constexpr const char* kStyle =
     ".running{background:#2f6fde;color:#fff}.failed{background:#c43c3c;color:#fff}.finished{background:#2f8f4e;color:#"
     "fff}"
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:14px 24px}"
-    "figure{margin:0}figcaption{min-height:3.2em}"
+    "figure{margin:0}@media (min-width:1000px){figcaption{min-height:3em}}"
     ".charts svg.chart{width:100%;height:auto;display:block}.wide svg.chart{max-width:100%;min-width:560px;height:auto}"
-    "svg.chart .paper,svg.timeline .paper{fill:var(--paper)}svg.chart text,svg.timeline .title,svg.timeline .note,"
-    "svg.timeline .name,svg.timeline .legend,svg.timeline .tick{fill:var(--ink)}svg.chart .grid{stroke:var(--line)}"
-    "@media (prefers-color-scheme:dark){svg.timeline .idle{fill:#2c3038}svg.timeline .end{stroke:#bbb}}"
+    "body svg.chart .paper,body svg.timeline .paper{fill:var(--paper)}body svg.chart text,body svg.timeline "
+    ".title,body svg.timeline .note,"
+    "body svg.timeline .name,body svg.timeline .legend,body svg.timeline .tick{fill:var(--ink)}body svg.chart "
+    ".grid{stroke:var(--line)}"
+    "@media (prefers-color-scheme:dark){body svg.timeline .idle{fill:#2c3038}body svg.timeline .end{stroke:#bbb}}"
     "</style>";
 
 // As one would type it into a shell.
@@ -142,13 +144,14 @@ std::string facts_list(const LoggedRun& run) {
   add_fact(facts, "command", command_of(start));
   add_fact(facts, "program", text_in(start, "program"));
   add_fact(facts, "machine", text_in(start, "device"));
-  add_fact(facts, "model", text_in(start, "model"));
+  const std::string model = text_in(start, "model"), heading = "model: ";
+  add_fact(facts, "model", model.starts_with(heading) ? model.substr(heading.size()) : model);
   add_fact(facts, "schedule", text_in(run.plan, "schedule"));
   add_fact(facts, "training data", data_fact(start, "train_data", "training_tokens"));
   add_fact(facts, "validation data", data_fact(start, "val_data", "validation_tokens"));
   add_fact(facts, "learning rate", learning_rate_fact(start));
   if (number_in(start, "seed", -1) >= 0) add_fact(facts, "seed", start.at("seed").dump());
-  add_fact(facts, "so far", steps_fact(run));
+  add_fact(facts, run.end.is_null() ? "so far" : "steps", steps_fact(run));
   add_fact(facts, "speed", speed_fact(run));
   add_fact(facts, "result", result_fact(run));
   std::string out = "<dl>";

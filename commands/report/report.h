@@ -21,7 +21,7 @@ std::string html_report(const LoggedRun& run, RunCondition condition);
 // The event "timeline": pictures of one step, for the page.
 nlohmann::ordered_json timeline_event(std::int64_t step, const std::vector<Timeline>& panels);
 // No panels if the event is not one, or was damaged.
-std::vector<Timeline> timelines_of(const nlohmann::json& event);
+std::vector<Timeline> timelines_of(const nlohmann::ordered_json& event);
 // A page with more actions than this in its pictures would be slow to open and hard to read.
 inline constexpr std::size_t kMostBarsOnPage = 6000;
 

@@ -7,7 +7,7 @@
 namespace train_gpt {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 void add_to(StepSeries& series, const Json& event, const char* field) {
   const auto step = event.find("step");

@@ -20,13 +20,13 @@ struct LoggedRun {
   std::vector<double> resumes;  // steps at which the run went on after a pause
 
   // Null where there was no such event. A later one takes the place of an earlier one.
-  nlohmann::json first_start, start, plan, measurement, timeline;
-  nlohmann::json step;  // the last one
-  nlohmann::json
+  nlohmann::ordered_json first_start, start, plan, measurement, timeline;
+  nlohmann::ordered_json step;  // the last one
+  nlohmann::ordered_json
       end;  // of kind end, stop or failure; null while the run goes on, or if nothing could be written any more
 
   // The next event of the log; what is no event, or has no such fields, is passed over.
-  void add(const nlohmann::json& event);
+  void add(const nlohmann::ordered_json& event);
 };
 
 // Lines that are not whole events (the last one of a run that was killed) are passed over, values that are null too.

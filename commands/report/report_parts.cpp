@@ -14,7 +14,7 @@
 namespace train_gpt {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kPalette[] = {"#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2",
                                     "#eeca3b", "#9d755d", "#ff9da6", "#79706e", "#2f5d50", "#8c6bb1"};

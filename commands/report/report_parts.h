@@ -9,8 +9,8 @@
 namespace train_gpt {
 
 // A field of an event; `otherwise` where it is missing or of another kind.
-double number_in(const nlohmann::json& event, const char* field, double otherwise = 0);
-std::string text_in(const nlohmann::json& event, const char* field);
+double number_in(const nlohmann::ordered_json& event, const char* field, double otherwise = 0);
+std::string text_in(const nlohmann::ordered_json& event, const char* field);
 
 // The first row is the header; the first column holds names, and so does column `names`.
 using Cells = std::vector<std::vector<std::string>>;
@@ -21,9 +21,9 @@ std::string section(const std::string& title, const std::string& explanation, co
 // Loss, learning rate, gradient norm, throughput and bubble over the steps.
 std::string curves_over_steps(const LoggedRun& run);
 // From the events "measurement", "plan" and "timeline"; empty without them.
-std::string idle_section(const nlohmann::json& measurement);
-std::string memory_section(const nlohmann::json& plan);
-std::string partition_section(const nlohmann::json& plan, const nlohmann::json& measurement);
-std::string timeline_section(const nlohmann::json& timeline, const nlohmann::json& measurement);
+std::string idle_section(const nlohmann::ordered_json& measurement);
+std::string memory_section(const nlohmann::ordered_json& plan);
+std::string partition_section(const nlohmann::ordered_json& plan, const nlohmann::ordered_json& measurement);
+std::string timeline_section(const nlohmann::ordered_json& timeline, const nlohmann::ordered_json& measurement);
 
 }  // namespace train_gpt

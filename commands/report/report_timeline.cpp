@@ -30,20 +30,20 @@ nlohmann::ordered_json timeline_event(std::int64_t step, const std::vector<Timel
   return Json{{"event", "timeline"}, {"step", step}, {"panels", std::move(list)}};
 }
 
-std::vector<Timeline> timelines_of(const nlohmann::json& event) {
+std::vector<Timeline> timelines_of(const nlohmann::ordered_json& event) {
   std::vector<Timeline> panels;
   std::size_t bars = 0;
   try {
-    for (const nlohmann::json& it : event.at("panels")) {
+    for (const nlohmann::ordered_json& it : event.at("panels")) {
       Timeline& panel = panels.emplace_back();
       it.at("title").get_to(panel.title);
       it.at("note").get_to(panel.note);
       it.at("chunks").get_to(panel.chunks);
       it.at("chunk_name").get_to(panel.chunk_name);
       it.at("chunk_of_stage").get_to(panel.chunk_of_stage);
-      for (const nlohmann::json& row : it.at("rows")) {
+      for (const nlohmann::ordered_json& row : it.at("rows")) {
         std::vector<TimelineBar>& bars_of_row = panel.rows.emplace_back();
-        for (const nlohmann::json& bar : row) {
+        for (const nlohmann::ordered_json& bar : row) {
           const int lane = bar.at(3), stage = bar.at(4);
           if (lane < 0 || lane > 2 || stage < 0 || ++bars > kMostBarsOnPage) return {};
           const auto letter = bar.at(2).get<std::string>();

@@ -38,8 +38,8 @@ void drop_unfinished_line(const std::string& path) {
   if (whole < text.size()) std::filesystem::resize_file(path, whole);
 }
 
-// "step 120/350  loss 2.345678  norm   0.8123  lr 1.900e-03    123.4 ms    8300 tok/s (mean 8123)  bubble 12.3% (predicted
-// (predicted 11.1%)  epoch 0.42  1:10, 2:05 left"
+// "step 120/350  loss 2.345678  norm   0.8123  lr 1.900e-03    123.4 ms    8300 tok/s (mean 8123)  bubble 12.3%
+// (predicted (predicted 11.1%)  epoch 0.42  1:10, 2:05 left"
 std::string step_line(const StepReport& report, const Progress& progress) {
   const StepResult& result = report.result;
   const std::string steps = std::to_string(report.steps);
@@ -106,7 +106,7 @@ void RunLog::event(const Event& event) {
   const std::string line = line_of(event);
   file_ << line << '\n' << std::flush;
   if (!file_) throw std::runtime_error(path_ + ": writing failed; is the disk full?");
-  so_far_->add(nlohmann::json::parse(line));
+  so_far_->add(Event::parse(line));
 }
 
 void RunLog::start(const RunStart& start, const Options& options) {

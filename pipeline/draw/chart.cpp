@@ -80,7 +80,7 @@ struct LegendEntry {
 
 // Lines of entries above the plot; returns where the plot begins.
 double place_legend(std::vector<LegendEntry>& entries, double svg_width) {
-  constexpr double kBox = 40, kLetter = 6.2, kLine = 18;
+  constexpr double kBox = 40, kLetter = 6.6, kLine = 18;
   double x = kLeft, y = 8;
   for (LegendEntry& entry : entries) {
     const double width = kBox + kLetter * static_cast<double>(entry.name.size());
@@ -166,8 +166,8 @@ void draw_curve(std::string& out, const Curve& curve, const Axis& x, const Axis&
     const double py = kTop + kPlotHeight * (1 - y.fraction(value));
     print(out, "%.1f,%.1f ", px, py);
     if (marked)
-      print(dots, "<circle cx='%.1f' cy='%.1f' r='%.1f' fill='%s'/>", px, py, curve.dots ? 3.0 : 2.0,
-            curve.color.c_str());
+      print(dots, "<circle cx='%.1f' cy='%.1f' r='%.1f' fill='%s'/>", px, py,
+            curve.dots || points.size() == 1 ? 3.5 : 2.0, curve.color.c_str());
   }
   out += "'/>" + dots + "\n";
 }
