@@ -7,6 +7,7 @@
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
 #include "data/byte_tokenizer.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/schedule/catalog.h"
 
 namespace train_gpt {
@@ -64,9 +65,9 @@ int run_generate(const Options& options) {
     Plan plan;
     session.together([&] {
       if (options.model.init_file.empty()) {
-        throw std::invalid_argument("generate needs a model: --init FILE, such as the model.bin of a training run");
+        throw std::invalid_argument("generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
       }
-      model = ModelFile(options.model.init_file).config();
+      model = ModelFile(init_model_file(options)).config();
       ids = prompt_ids(options.generate.prompt, model);
       plan = generation_plan(options, model, session.world().size(), session.device());
     });
@@ -74,19 +75,23 @@ int run_generate(const Options& options) {
     std::unique_ptr<Trainer> trainer;
     session.together([&] {
       trainer = std::make_unique<Trainer>(session.device(), groups, plan, OptimizerSettings{});
-      trainer->load(ModelFile(options.model.init_file));
+      trainer->load(ModelFile(init_model_file(options)));
     });
     require_finite(session, *trainer, options.model.init_file);
     trainer->open();
+    const Sampling sampling{.temperature = options.generate.temperature,
+                            .top_k = options.generate.top_k,
+                            .top_p = options.generate.top_p};
     const bool bytes = is_byte_level(model.vocab);
     ByteDecoder decoder;
-    const auto show = [&](const std::string& text) {
+    const auto show = [&](const std::string& piece) {  // whole characters, among which a model may put any
       if (!session.is_first()) return;
+      const std::string text = printable(piece);
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     };
     show(options.generate.prompt + (bytes ? "" : " "));
-    trainer->generate(ids, options.generate.tokens, options.generate.temperature, options.data.seed,
+    trainer->generate(ids, options.generate.tokens, sampling, options.data.seed,
                       [&](std::int32_t id) { show(bytes ? decoder.push(id) : std::to_string(id) + " "); });
     show((bytes ? decoder.finish() : "") + "\n");
     return 0;

@@ -25,7 +25,7 @@ inline constexpr const char* kLatestRun = "out/latest";
 // --max-seq-len if neither it nor a model file is given.
 inline constexpr std::int64_t kDefaultMaxSeqLen = 1024;
 
-enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status, checkpoint };
+enum class Command : std::uint8_t { train, evaluate, simulate, plan, profile, prepare, generate, status, checkpoint, report };
 
 struct DataOptions {
   std::string train_data = kDemoTrainData;  // glob
@@ -199,6 +199,8 @@ struct GenerateOptions {
   std::string prompt;
   std::int64_t tokens = 256;
   double temperature = 1.0;  // 0: always the likeliest token
+  std::int64_t top_k = 0;    // 0: all
+  double top_p = 1.0;
 
   bool operator==(const GenerateOptions&) const = default;
 };

@@ -20,7 +20,7 @@ constexpr CommandSet kPlan = only(Command::plan);
 constexpr CommandSet kProfile = only(Command::profile);
 constexpr CommandSet kPrepare = only(Command::prepare);
 constexpr CommandSet kGenerate = only(Command::generate);
-constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint);
+constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint) | only(Command::report);
 constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
@@ -149,9 +149,9 @@ std::vector<OptionSpec> model_options() {
           {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
            [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
           {"init", "random|FILE", "random", kTrain | kPlan | kProfile,
-           "initial parameters; a model file gives the sizes, too",
+           "initial parameters; a model file, or the folder of a run or checkpoint, gives the sizes, too",
            [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
-          {"init", "FILE", nullptr, kEvaluate | kGenerate, "model file",
+          {"init", "FILE", nullptr, kEvaluate | kGenerate, "model file, or the folder of a run or of a checkpoint",
            [](Options& o, const Value& v) { o.model.init_file = v.text(); }}};
 }
 
@@ -403,6 +403,12 @@ std::vector<OptionSpec> generate_options() {
            [](Options& o, const Value& v) { o.generate.prompt = v.raw(); }},
           {"tokens", "N", "256", kGenerate, "how many to generate",
            [](Options& o, const Value& v) { o.generate.tokens = v.integer<std::int64_t>(1, kLargestSteps); }},
+          {"top-k", "K", "0", kGenerate, "sample among the K likeliest tokens only; 0: all",
+           [](Options& o, const Value& v) { o.generate.top_k = v.integer<std::int64_t>(0, kLargestSize); }},
+          {"top-p", "X", "1", kGenerate, "sample among the fewest tokens that together have this probability",
+           [](Options& o, const Value& v) {
+             o.generate.top_p = v.positive_number(1);
+           }},
           {"temperature", "X", "1", kGenerate, "of sampling; 0: always the likeliest token",
            [](Options& o, const Value& v) { o.generate.temperature = v.number(0); }}};
 }
@@ -468,6 +474,8 @@ const std::vector<CommandSpec>& command_table() {
       {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost", true},
       {Command::prepare, "prepare", "turn text files into token files, with a tokenizer that is given or learned"},
       {Command::generate, "generate", "sample text from a model file", true},
+      {Command::report, "report", "draw report.html anew from the log of a run, also of one that lives or was killed", false,
+       "output"},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
       {Command::checkpoint, "checkpoint", "ask a run that is alive for a checkpoint", false, "output"},
   };

@@ -1,5 +1,6 @@
 #include "commands/run/setup.h"
 
+#include <charconv>
 #include <filesystem>
 #include <stdexcept>
 
@@ -21,9 +22,35 @@ std::optional<std::int64_t> vocab_of_data(const Options& options) {
 
 }  // namespace
 
+std::string init_model_file(const Options& options) {
+  namespace fs = std::filesystem;
+  const fs::path given = options.model.init_file;
+  if (!fs::is_directory(given)) return given;
+  if (fs::exists(given / "model.bin")) return given / "model.bin";
+  std::int64_t furthest = -1;
+  fs::path found;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(given / "checkpoints", none)) {
+    const std::string name = entry.path().filename().string(), prefix = "step-";
+    std::int64_t step = -1;
+    if (!name.starts_with(prefix) || !fs::exists(entry.path() / "model.bin")) continue;
+    const char* end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
+    if (error != std::errc() || stop != end || step <= furthest) continue;
+    furthest = step;
+    found = entry.path() / "model.bin";
+  }
+  if (furthest < 0) {
+    throw std::invalid_argument("--init " + given.string() +
+                                ": this folder has neither a model.bin nor checkpoints/step-N with one; give a model file, or the "
+                                "folder of a run or a checkpoint");
+  }
+  return found;
+}
+
 ModelConfig model_config(const Options& options) {
   const ModelOptions& wanted = options.model;
-  if (!wanted.init_file.empty()) return ModelFile(wanted.init_file).config();
+  if (!wanted.init_file.empty()) return ModelFile(init_model_file(options)).config();
   ModelConfig model = preset(wanted.preset);
   if (wanted.layers) {
     model.layers = *wanted.layers;

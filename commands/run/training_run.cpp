@@ -55,7 +55,7 @@ void show_sample(TrainingRun& run, std::int64_t step) {
   ByteDecoder decoder;
   const bool bytes = is_byte_level(run.inputs.model.vocab);
   const std::vector<std::int32_t> prompt = {bytes ? kByteEndOfText : 0};
-  run.trainer->generate(prompt, kTokens, 0.8, run.options.data.seed + static_cast<std::uint64_t>(step),
+  run.trainer->generate(prompt, kTokens, {.temperature = 0.8}, run.options.data.seed + static_cast<std::uint64_t>(step),
                         [&](std::int32_t id) { text += bytes ? decoder.push(id) : std::to_string(id) + " "; });
   run.log->text("sample after " + counted(step, "step") + ":\n" + text + (bytes ? decoder.finish() : ""));
 }

@@ -163,4 +163,10 @@ std::vector<RankState> read_states(const std::string& directory) {
   return states;
 }
 
+bool is_gone(const RankState& state) {
+  if (state.finished || !state.failure.empty() || state.host != host_name()) return false;
+  if (monotonic_seconds() < state.beat) return true;  // the beat is of a time before the last start of this host
+  return kill(static_cast<pid_t>(state.process), 0) != 0 && errno == ESRCH;
+}
+
 }  // namespace train_gpt

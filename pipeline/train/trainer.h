@@ -104,9 +104,8 @@ class Trainer {
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
   // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order. Row 0 of micro-batch 0 holds
-  // the last T ids; temperature 0 takes the likeliest id. Depends on parameters, ids, temperature and seed alone.
-  // Collective.
-  void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
+  // the last T ids. Depends on parameters, ids, sampling and seed alone. Collective.
+  void generate(std::vector<std::int32_t> ids, std::int64_t count, const Sampling& sampling, std::uint64_t seed,
                 const std::function<void(std::int32_t)>& take);
   // The name of a parameter that holds a value that is not finite; empty: all are finite. Collective.
   std::string non_finite_parameter();
