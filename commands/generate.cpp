@@ -65,7 +65,8 @@ int run_generate(const Options& options) {
     Plan plan;
     session.together([&] {
       if (options.model.init_file.empty()) {
-        throw std::invalid_argument("generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
+        throw std::invalid_argument(
+            "generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
       }
       model = ModelFile(init_model_file(options)).config();
       ids = prompt_ids(options.generate.prompt, model);
@@ -79,9 +80,8 @@ int run_generate(const Options& options) {
     });
     require_finite(session, *trainer, options.model.init_file);
     trainer->open();
-    const Sampling sampling{.temperature = options.generate.temperature,
-                            .top_k = options.generate.top_k,
-                            .top_p = options.generate.top_p};
+    const Sampling sampling{
+        .temperature = options.generate.temperature, .top_k = options.generate.top_k, .top_p = options.generate.top_p};
     const bool bytes = is_byte_level(model.vocab);
     ByteDecoder decoder;
     const auto show = [&](const std::string& piece) {  // whole characters, among which a model may put any

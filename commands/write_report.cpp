@@ -21,7 +21,8 @@ int run_report(const Options& options) {
   const std::string directory = options.run.output.empty() ? kLatestRun : options.run.output;
   const std::string log = directory + "/log.jsonl";
   if (!std::filesystem::exists(log)) {
-    throw std::invalid_argument("'" + directory + "' has no log.jsonl: give the folder of a training run, as in: train_gpt " +
+    throw std::invalid_argument("'" + directory +
+                                "' has no log.jsonl: give the folder of a training run, as in: train_gpt " +
                                 "report out/run-1");
   }
   const LoggedRun run = read_log(log);

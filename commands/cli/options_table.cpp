@@ -406,9 +406,7 @@ std::vector<OptionSpec> generate_options() {
           {"top-k", "K", "0", kGenerate, "sample among the K likeliest tokens only; 0: all",
            [](Options& o, const Value& v) { o.generate.top_k = v.integer<std::int64_t>(0, kLargestSize); }},
           {"top-p", "X", "1", kGenerate, "sample among the fewest tokens that together have this probability",
-           [](Options& o, const Value& v) {
-             o.generate.top_p = v.positive_number(1);
-           }},
+           [](Options& o, const Value& v) { o.generate.top_p = v.positive_number(1); }},
           {"temperature", "X", "1", kGenerate, "of sampling; 0: always the likeliest token",
            [](Options& o, const Value& v) { o.generate.temperature = v.number(0); }}};
 }
@@ -474,8 +472,8 @@ const std::vector<CommandSpec>& command_table() {
       {Command::profile, "profile", "measure what the units of a model and the messages between ranks cost", true},
       {Command::prepare, "prepare", "turn text files into token files, with a tokenizer that is given or learned"},
       {Command::generate, "generate", "sample text from a model file", true},
-      {Command::report, "report", "draw report.html anew from the log of a run, also of one that lives or was killed", false,
-       "output"},
+      {Command::report, "report", "draw report.html anew from the log of a run, also of one that lives or was killed",
+       false, "output"},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
       {Command::checkpoint, "checkpoint", "ask a run that is alive for a checkpoint", false, "output"},
   };

@@ -79,8 +79,8 @@ State state_of(const LoggedRun& run, RunCondition condition) {
   const std::string how = text_in(run.end, "event");
   if (how == "end") return {"finished", "finished"};
   if (how == "stop") {
-    return {"stopped", "stopped by " + text_in(run.end, "reason") + " after " +
-                           counted(static_cast<std::int64_t>(number_in(run.end, "step")), "step")};
+    return {"stopped",
+            "stopped by " + text_in(run.end, "reason") + " after " + counted(integer_in(run.end, "step"), "step")};
   }
   if (how == "failure") return {"failed", "failed: " + text_in(run.end, "message")};
   if (condition == RunCondition::running) return {"running", "running"};
@@ -96,7 +96,7 @@ void add_fact(Facts& facts, const char* name, const std::string& text) {
 std::string data_fact(const Json& start, const char* files, const char* tokens) {
   const std::string pattern = text_in(start, files);
   const double count = number_in(start, tokens);
-  return count > 0 ? pattern + " (" + grouped_digits(static_cast<std::int64_t>(count)) + " tokens)" : pattern;
+  return count > 0 ? pattern + " (" + grouped_digits(integer_in(start, tokens)) + " tokens)" : pattern;
 }
 
 std::string learning_rate_fact(const Json& start) {
@@ -104,12 +104,12 @@ std::string learning_rate_fact(const Json& start) {
   if (rate == 0) return "";
   const double warmup = number_in(start, "warmup_steps");
   return with_digits(rate, 4) + ", " + text_in(start, "lr_schedule") +
-         (warmup > 0 ? ", " + counted(static_cast<std::int64_t>(warmup), "warm-up step") : "");
+         (warmup > 0 ? ", " + counted(integer_in(start, "warmup_steps"), "warm-up step") : "");
 }
 
 std::string steps_fact(const LoggedRun& run) {
   if (run.step.is_null()) return "";
-  std::string text = counted(static_cast<std::int64_t>(number_in(run.step, "step")) + 1, "step");
+  std::string text = counted(integer_in(run.step, "step") + 1, "step");
   if (const double all = number_in(run.start, "steps"); all > 0) text += " of " + with_digits(all, 15);
   if (const double epoch = number_in(run.step, "epoch", -1); epoch >= 0) text += ", epoch " + with_digits(epoch, 4);
   const double elapsed = number_in(run.step, "elapsed_s", -1), left = number_in(run.step, "eta_s", -1);

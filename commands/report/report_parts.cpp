@@ -63,7 +63,8 @@ std::string unit_name(std::int64_t layers, int unit) {
 }
 
 int int_in(const Json& array, std::size_t i) {
-  return i < array.size() && array[i].is_number() ? array[i].get<int>() : 0;
+  if (i >= array.size() || !array[i].is_number()) return 0;
+  return static_cast<int>(std::clamp(array[i].get<double>(), -1e9, 1e9));
 }
 
 std::string summary_of(const Json& measurement) {
@@ -82,6 +83,10 @@ double number_in(const Json& event, const char* field, double otherwise) {
   if (!event.is_object()) return otherwise;
   const auto found = event.find(field);
   return found != event.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+std::int64_t integer_in(const Json& event, const char* field) {
+  return static_cast<std::int64_t>(std::clamp(number_in(event, field), -0x1p53, 0x1p53));
 }
 
 std::string text_in(const Json& event, const char* field) {
@@ -194,12 +199,13 @@ std::string memory_section(const Json& plan) {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const double bytes = number_in(object_in(ranks[r], "memory"), names[i].c_str());
       bars.values[r].push_back(bytes / (1 << 20));
-      rows.back().push_back(bytes == 0 ? "" : format_bytes(static_cast<std::int64_t>(bytes)));
+      rows.back().push_back(bytes == 0 ? ""
+                                       : format_bytes(integer_in(object_in(ranks[r], "memory"), names[i].c_str())));
     }
   }
   rows.push_back({"total"});
   for (const Json& rank : ranks) {
-    rows.back().push_back(format_bytes(static_cast<std::int64_t>(number_in(rank, "bytes"))));
+    rows.back().push_back(format_bytes(integer_in(rank, "bytes")));
   }
   return section("Memory per rank", "As planned and allocated before the first step; it never grows.",
                  "<div class='wide'>" + draw_stacked_bars(bars) + "</div>" + html_table(rows));
@@ -213,7 +219,7 @@ std::string partition_section(const Json& plan, const Json& measurement) {
   std::vector<std::pair<std::string, Json>> means;  // of the operations that the schedule has
   for (const auto& [op, per_stage] : object_in(measurement, "stage_ms").items()) means.emplace_back(op, per_stage);
   for (const auto& [op, per_stage] : means) rows[0].push_back(op + " ms");
-  const auto layers = static_cast<std::int64_t>(number_in(plan, "layers"));
+  const auto layers = integer_in(plan, "layers");
   for (std::size_t s = 0; s < units.size(); ++s) {
     const int first = int_in(units[s], 0), last = int_in(units[s], 1);
     rows.push_back({std::to_string(s), std::to_string(int_in(ranks, s)),

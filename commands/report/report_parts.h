@@ -1,6 +1,7 @@
 // The parts of a report: tables and charts, each made from events of the log.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@ namespace train_gpt {
 
 // A field of an event; `otherwise` where it is missing or of another kind.
 double number_in(const nlohmann::ordered_json& event, const char* field, double otherwise = 0);
+// Likewise as a whole number, and not beyond +-2^53.
+std::int64_t integer_in(const nlohmann::ordered_json& event, const char* field);
 std::string text_in(const nlohmann::ordered_json& event, const char* field);
 
 // The first row is the header; the first column holds names, and so does column `names`.

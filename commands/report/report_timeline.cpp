@@ -1,5 +1,6 @@
 // Timelines in a log and back. A bar is [start, end, letter, lane, stage, micro-batch], times in ms to a tenth of a
 // microsecond.
+#include <algorithm>
 #include <cmath>
 
 #include "commands/report/report.h"
@@ -41,6 +42,8 @@ std::vector<Timeline> timelines_of(const nlohmann::ordered_json& event) {
       it.at("chunks").get_to(panel.chunks);
       it.at("chunk_name").get_to(panel.chunk_name);
       it.at("chunk_of_stage").get_to(panel.chunk_of_stage);
+      const auto is_chunk = [&](int chunk) { return chunk >= 0 && chunk < panel.chunks; };
+      if (!std::all_of(panel.chunk_of_stage.begin(), panel.chunk_of_stage.end(), is_chunk)) return {};
       for (const nlohmann::ordered_json& row : it.at("rows")) {
         std::vector<TimelineBar>& bars_of_row = panel.rows.emplace_back();
         for (const nlohmann::ordered_json& bar : row) {

@@ -41,9 +41,10 @@ std::string init_model_file(const Options& options) {
     found = entry.path() / "model.bin";
   }
   if (furthest < 0) {
-    throw std::invalid_argument("--init " + given.string() +
-                                ": this folder has neither a model.bin nor checkpoints/step-N with one; give a model file, or the "
-                                "folder of a run or a checkpoint");
+    throw std::invalid_argument(
+        "--init " + given.string() +
+        ": this folder has neither a model.bin nor checkpoints/step-N with one; give a model file, or the "
+        "folder of a run or a checkpoint");
   }
   return found;
 }

@@ -68,9 +68,8 @@ void StepMeter::show_results() {
     log.text(text);
   }
   const double share = measuring_share();
-  ::train_gpt::show_results(
-      log, run_.options.run, run_.plan,
-      {.steps = std::move(steps), .predicted = run_.predicted, .measuring_share = share});
+  ::train_gpt::show_results(log, run_.options.run, run_.plan,
+                            {.steps = std::move(steps), .predicted = run_.predicted, .measuring_share = share});
   std::snprintf(text, sizeof text, "measuring took %.4f%% of the time of the steps", 100 * share);
   log.text(text);
 }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "data/utf8.h"
+
 namespace train_gpt {
 namespace {
 
@@ -21,7 +23,7 @@ bool is_noncharacter(std::string_view character) { return character == "\xEF\xBF
 template <typename Keep, typename Other>
 void for_each_character(std::string_view text, const Keep& keep, const Other& other) {
   while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
+    const std::size_t length = utf8_character(text);
     if (length == 0) {
       other(text.front());
       text.remove_prefix(1);
@@ -33,22 +35,6 @@ void for_each_character(std::string_view text, const Keep& keep, const Other& ot
 }
 
 }  // namespace
-
-std::size_t utf8_length(std::string_view text) {
-  if (text.empty()) return 0;
-  const std::uint8_t first = byte_at(text, 0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte_at(text, i) & 0xC0) != 0x80) return 0;
-  }
-  const std::uint8_t second = byte_at(text, 1);
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool surrogate = first == 0xED && second >= 0xA0;
-  const bool beyond = first == 0xF4 && second >= 0x90;
-  return overlong || surrogate || beyond ? 0 : length;
-}
 
 std::string escaped_markup(std::string_view text) {
   std::string result;

@@ -6,10 +6,6 @@
 
 namespace train_gpt {
 
-// Bytes of the UTF-8 character at the start of `text`, as RFC 3629 defines it (no surrogates, nothing longer than it
-// must be); 0 if there is none.
-std::size_t utf8_length(std::string_view text);
-
 // Inside HTML, SVG and XML: &, <, > and quotes escaped, control characters left out, bytes that are not UTF-8 shown as
 // U+FFFD.
 std::string escaped_markup(std::string_view text);

@@ -21,7 +21,8 @@ void cut(std::vector<double>& weights, const Sampling& sampling) {
   double total = 0;
   for (std::size_t i = 0; i < k; ++i) total += weights[likeliest_first[i]];
   std::size_t kept = 0;
-  for (double sum = 0; kept < k && (kept == 0 || sum < sampling.top_p * total); ++kept) sum += weights[likeliest_first[kept]];
+  for (double sum = 0; kept < k && (kept == 0 || sum < sampling.top_p * total); ++kept)
+    sum += weights[likeliest_first[kept]];
   for (std::size_t i = kept; i < weights.size(); ++i) weights[likeliest_first[i]] = 0;
 }
 

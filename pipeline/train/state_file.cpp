@@ -1,6 +1,7 @@
 #include "pipeline/train/state_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

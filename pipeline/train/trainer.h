@@ -18,6 +18,7 @@
 #include "pipeline/train/executor.h"
 #include "pipeline/train/groups.h"
 #include "pipeline/train/measurement.h"
+#include "pipeline/train/sampling.h"
 
 namespace train_gpt {
 
