@@ -124,7 +124,7 @@ EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp test/$(
 
 
 # Every schedule over MPI, many cases in one job.
-MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(shell command -v mpirun.mpich || echo mpirun))
+MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(or $(PREFIX:%=%/usr/bin/mpirun.mpich),$(shell command -v mpirun.mpich || echo mpirun)))
 $(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)

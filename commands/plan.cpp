@@ -19,9 +19,9 @@ namespace {
 
 constexpr const char* kPlanWords =
     "bubble: idle share of ranks x time from the first action to the last; span bubble: the same, each rank from its "
-    "own "
-    "first action to its own last\nF forward, I and W the two halves of the backward (gradients of inputs, of "
-    "weights); "
+    "own\n"
+    "first action to its own last. F forward, I and W the two halves of the backward (gradients of inputs, of "
+    "weights);\n"
     "F..I, F..W, I..W: memory held from the one to the other, with the number of buffers (slots) in brackets\n";
 
 // p: --stages, else the schedule file's, else the number of ranks that a profile was measured on.

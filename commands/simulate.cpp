@@ -8,9 +8,11 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 #include "commands/simulate_schedules.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/draw/timeline.h"
 #include "pipeline/schedule/csv.h"
@@ -19,11 +21,9 @@ namespace train_gpt {
 namespace {
 
 constexpr const char* kTableWords =
-    "v: virtual stages per rank; bubble: idle share of ranks x makespan; span: the longest time from a rank's first "
-    "action to its "
-    "own last; span bubble: 1 - a rank's work / span; peak live: activations held at once, in micro-batches; pending "
-    "W: what I "
-    "left for W, likewise; slots: message buffers of a channel\n";
+    "v: virtual stages per rank; bubble: idle share of ranks x makespan; span: the longest time from a rank's first\n"
+    "action to its own last; span bubble: 1 - a rank's work / span; peak live: activations held at once, in\n"
+    "micro-batches; pending W: what I left for W, likewise; slots: message buffers of a channel\n";
 
 std::string join(const std::vector<std::string>& words) {
   std::string text;
@@ -109,7 +109,7 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     array.push_back(std::move(object));
   }
   // A file may be called anything: what is not UTF-8 in its name is replaced.
-  out << array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  out << array.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }
 
 template <typename Write>
@@ -153,11 +153,15 @@ int run_simulate(const Options& options, std::ostream& out, std::ostream& notice
   if (wanted.json) {
     print_json(all, out);
     for (const SimulatedSchedule& it : all.simulated) {
-      for (const std::string& remark : it.remarks) notices << remark << "\n";
+      for (const std::string& remark : it.remarks) notices << printable(remark) << "\n";
     }
-    print_left_out(all, wanted.memory_limit, notices);
+    std::ostringstream left_out;
+    print_left_out(all, wanted.memory_limit, left_out);
+    notices << printable(left_out.str());
   } else {
-    print_report(options, all, out);
+    std::ostringstream report;
+    print_report(options, all, report);
+    out << printable(report.str());
   }
   out.flush();
   return 0;

@@ -119,7 +119,7 @@ std::string steps_fact(const LoggedRun& run) {
 }
 
 std::string speed_fact(const LoggedRun& run) {
-  if (run.ms.empty()) return "";
+  if (run.ms.empty() || run.tokens_per_s.empty() || run.bubble.empty()) return "";
   return "median step " + with_digits(median(run.ms), 5) + " ms, " + with_digits(median(run.tokens_per_s), 5) +
          " tokens/s, median bubble " + percent(median(run.bubble));
 }

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "commands/cli/wording.h"
 #include "commands/run/results.h"
 #include "model/range_file.h"
 #include "pipeline/simulate/validate.h"
@@ -14,7 +15,7 @@ void check_timed(const Options& options, const RunInputs& inputs) {
   const int stages = options.costs.stages;
   if (stages != 0 && stages != inputs.layout.pipeline) {
     throw std::invalid_argument("--stages " + std::to_string(stages) + ", but a pipeline here has " +
-                                std::to_string(inputs.layout.pipeline) + " ranks: leave the option out");
+                                counted(inputs.layout.pipeline, "rank") + ": leave the option out");
   }
   const char* needs_parameters = options.command != Command::train  ? "evaluate"
                                  : !options.data.val_data.empty()   ? "--val-data"

@@ -49,7 +49,9 @@ Event stage_ms(const Schedule& schedule, const Simulation& measured) {
 
 }  // namespace
 
-std::string line_of(const Event& event) { return event.dump(-1, ' ', false, Event::error_handler_t::replace); }
+std::string line_of(const Event& event) {
+  return event.dump(-1, ' ', /*ensure_ascii=*/true, Event::error_handler_t::replace);
+}
 
 Event start_event(const RunStart& start, const Options& options, const std::string& date) {
   const OptimizerOptions& optimizer = options.optimizer;

@@ -13,8 +13,8 @@ namespace {
 constexpr int kMostTableRows = 32;
 constexpr const char* kTableWords =
     "idle = the schedule's own + imbalance of the stages + jitter of single actions + communication not hidden by "
-    "work; "
-    "R: reduction of gradients, U: clipping and AdamW, both after the flush (the end of the last action)\n";
+    "work\n"
+    "R: reduction of gradients, U: clipping and AdamW, both after the flush (the end of the last action)";
 
 void write_file(const std::string& name, const std::string& path, const std::function<void(std::ostream&)>& write) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);

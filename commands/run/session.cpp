@@ -11,7 +11,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "commands/cli/wording.h"
 #include "kernels/cpu/product_speed.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/train/state_file.h"
 
 #if defined(TRAIN_GPT_CUDA)
@@ -47,8 +49,6 @@ int thread_count(const Options& options, const HostPlace& place, int cores) {
   const bool bound = cores < static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return bound ? cores : std::max(1, cores / place.ranks);
 }
-
-std::string plural(int n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
 
 // The GPU is chosen by the rank's number on its host, among those that CUDA_VISIBLE_DEVICES lets it see. --device auto
 // takes GPUs if every rank of the job has one.
@@ -138,13 +138,13 @@ Session::Session(const Options& options) {
       delays_.latency += options.costs.costs.latency;
       if (options.costs.costs.bandwidth > 0) delays_.bandwidth = options.costs.costs.bandwidth;
     }
-    resources_ = plural(host_.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
-                 plural(cores, "core") + "; " +
+    resources_ = counted(host_.ranks, "rank") + " on this host x " + counted(threads, "thread") + " on " +
+                 counted(cores, "core") + "; " +
                  (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
     if (timed_) return;
     if (threads > cores) {
-      resources_ += "\nnote: " + plural(threads, "thread") + " per rank, but this rank may use only " +
-                    plural(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
+      resources_ += "\nnote: " + counted(threads, "thread") + " per rank, but this rank may use only " +
+                    counted(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
     } else if (host_.ranks > cores) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
@@ -174,7 +174,7 @@ void Session::connect_gpus() {
     peak_flops_ = *peak * gpus.gpus;
     char text[160];
     std::snprintf(text, sizeof text, "\npeak for MFU: %s x %.4g TFLOP/s dense; attention counted as its causal half",
-                  plural(gpus.gpus, "GPU").c_str(), *peak * 1e-12);
+                  counted(gpus.gpus, "GPU").c_str(), *peak * 1e-12);
     resources_ += text;
   }
   if (!gpus.notice.empty()) resources_ += "\nnote: " + gpus.notice;
@@ -183,7 +183,7 @@ void Session::connect_gpus() {
 
 void Session::end_job(const std::exception& error) {
   if (agreed_) throw;
-  std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), error.what());
+  std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), printable(error.what()).c_str());
   std::fflush(stderr);
   world_->abort(1);
   std::abort();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "commands/cli/wording.h"
 #include "data/manifest.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
@@ -78,9 +79,9 @@ std::optional<Schedule> named_schedule(const Options& options, int p) {
     Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
     if (schedule.ranks != p) {
       throw std::invalid_argument(
-          "--schedule-file " + options.pipeline.schedule_file + " is for " + std::to_string(schedule.ranks) +
-          " ranks, but a pipeline here has " + std::to_string(p) + ": start " +
-          std::to_string(schedule.ranks * options.batch.data_parallel) + " ranks with mpirun -n");
+          "--schedule-file " + options.pipeline.schedule_file + " is for " + counted(schedule.ranks, "rank") +
+          ", but a pipeline here has " + std::to_string(p) + ": start " +
+          counted(std::int64_t{schedule.ranks} * options.batch.data_parallel, "rank") + " with mpirun -n");
     }
     if (options.batch.micro_batches_given && options.batch.micro_batches != schedule.micro_batches) {
       throw std::invalid_argument("--micro-batches " + std::to_string(options.batch.micro_batches) + ", but " +
@@ -147,7 +148,8 @@ void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int
   std::int64_t needed = 0;
   for (const int rank : ranks) needed += plan.ranks[static_cast<std::size_t>(rank) % plan.ranks.size()].total_bytes();
   if (needed <= bytes) return;
-  throw std::invalid_argument("the " + std::to_string(ranks.size()) + " ranks of one host need " +
+  throw std::invalid_argument((ranks.size() == 1 ? "the rank of one host needs "
+                                                 : "the " + std::to_string(ranks.size()) + " ranks of one host need ") +
                               format_bytes(needed) + ", and that host has " + format_bytes(bytes) + kNeedLess);
 }
 
@@ -204,12 +206,12 @@ void require_finite(Session& session, Trainer& trainer, const std::string& sourc
 }
 
 std::string model_line(const ModelConfig& model, const BatchShape& batch) {
-  return "model: " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) + " heads, hidden " +
+  return "model: " + counted(model.layers, "layer") + ", " + counted(model.heads, "head") + ", hidden " +
          std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +
-         (model.tied ? ", tied" : ", untied") + ": " + std::to_string(parameter_count(model)) +
+         (model.tied ? ", tied" : ", untied") + ": " + grouped_digits(parameter_count(model)) +
          " parameters; step: " + std::to_string(batch.replicas) + " x " + std::to_string(batch.micro_batches) +
-         " micro-batches of " + std::to_string(batch.rows) + " rows of " + std::to_string(batch.seq_len) + " = " +
-         std::to_string(batch.step_tokens()) + " tokens";
+         (batch.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") + counted(batch.rows, "row") + " of " +
+         std::to_string(batch.seq_len) + " = " + counted(batch.step_tokens(), "token");
 }
 
 }  // namespace train_gpt

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "commands/report/report.h"
 #include "test/commands/program.h"
@@ -48,12 +49,12 @@ TEST(HostileNames, OfFoldersAndFilesOfARun) {
   ASSERT_EQ(run.status, 0) << run.output;
   EXPECT_FALSE(moves_the_cursor(run.output)) << run.output;
   EXPECT_EQ(flaw_in_markup(read_file(hostile + "/run/report.html")), "");
-  for (const std::string command :
-       {"status '" + hostile + "/run'", "report '" + hostile + "/run'", "status '" + hostile + "'",
-        "report '" + hostile + "'", "generate --tokens 3 --init '" + hostile + "/run'",
-        train + " --steps 3",  // there is a run already
-        "evaluate --val-data '" + hostile + "/none' --init '" + hostile + "/none'",
-        "--train-data '" + kHostile + "' --" + "'" + kHostile + "'"}) {
+  for (const std::string& command : std::vector<std::string>{
+           "status '" + hostile + "/run'", "report '" + hostile + "/run'", "status '" + hostile + "'",
+           "report '" + hostile + "'", "generate --tokens 3 --init '" + hostile + "/run'",
+           train + " --steps 3",  // there is a run already
+           "evaluate --val-data '" + hostile + "/none' --init '" + hostile + "/none'",
+           "--train-data '" + kHostile + "' --" + "'" + kHostile + "'"}) {
     const ProgramRun it = run_program(0, command);
     EXPECT_FALSE(moves_the_cursor(it.output)) << command << "\n" << it.output;
     EXPECT_NE(it.output, "");

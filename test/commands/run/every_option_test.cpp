@@ -232,8 +232,8 @@ TEST_P(OptionOfTrain, ChangesWhatItMustAndNothingElse) {
   for (const std::string& facet : row.changes) EXPECT_TRUE(before.contains(facet)) << facet;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, OptionOfTrain, testing::ValuesIn(option_rows()), [](const auto& info) {
-  std::string name = info.param.option;
+INSTANTIATE_TEST_SUITE_P(Rows, OptionOfTrain, testing::ValuesIn(option_rows()), [](const auto& row) {
+  std::string name = row.param.option;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });

@@ -17,8 +17,8 @@ struct OptionRow {
   Arguments arguments;            // of the run that is looked at: they take the place of those of the base
   std::set<std::string> changes;  // facets (see facets_of); all others stay as they are without `arguments`
   Base base = Base::one_rank;
-  Arguments given = {};              // both runs have these as well
-  std::set<std::string> leaves_out;  // options of the base that the run cannot have
+  Arguments given = {};                   // both runs have these as well
+  std::set<std::string> leaves_out = {};  // options of the base that the run cannot have
 };
 
 // In values, `@` is the folder of the tests: `@/train.bin` `@/other.bin` tokens, `@/schedule.csv` a schedule for two
