@@ -3,12 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "commands/cli/version.h"
+#include "commands/run/command_line.h"
 #include "pipeline/train/state_file.h"
 
 namespace train_gpt {
@@ -21,19 +19,6 @@ std::vector<int> recomputed_units(const PlanRequest& request) {
     if (request.recompute[u]) units.push_back(static_cast<int>(u));
   }
   return units;
-}
-
-// The words that started this process. Linux keeps them, each with a zero after it.
-std::vector<std::string> command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(file), {}};
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = std::min(all.find('\0', at), all.size());
-    words.push_back(all.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
 }
 
 // Mean time of each operation that the schedule has, per virtual stage.
@@ -61,7 +46,7 @@ Event start_event(const RunStart& start, const Options& options, const std::stri
           {"host", host_name()},
           {"process", getpid()},
           {"program", std::string("train_gpt ") + kVersion},
-          {"command_line", command_line()},
+          {"command_line", own_command_line()},
           {"device", start.device},
           {"model", start.model},
           {"first_step", start.first_step},

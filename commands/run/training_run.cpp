@@ -88,7 +88,7 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
       command_that_goes_on(own_command_line(), run.session.world().size(), run.options.run.output);
   run.log->stopped(steps_taken, why);
   run.log->essential("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
-                counted(run.options.run.steps, "step") + (run.computes() ? "; to go on: " + command : ""));
+                     counted(run.options.run.steps, "step") + (run.computes() ? "; to go on: " + command : ""));
   run.state->finish();
 }
 

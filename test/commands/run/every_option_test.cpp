@@ -77,8 +77,7 @@ std::string values(const std::vector<Json>& all, const char* field) {
   return text;
 }
 
-// Which kinds of lines there are, by their first words, and how many of steps. Bars and tables of figures are one kind
-// each.
+// Which kinds of lines there are, by their first words, and how many of steps. Rows of tables are not looked at.
 std::string kinds_of_lines(const std::string& output) {
   std::set<std::string> kinds;
   int steps = 0;
@@ -86,8 +85,10 @@ std::string kinds_of_lines(const std::string& output) {
   for (std::string line; std::getline(lines, line);) {
     std::string word = line.substr(0, line.find_first_of(" :"));
     if (word == "step" && line.find("tok/s") != std::string::npos) ++steps;
-    if (word == "note") word = line;
-    if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos) kinds.insert(word);
+    static const std::set<std::string> kKinds = {"run",        "model",  "partition",  "memory",   "schedule",
+                                                 "validation", "sample", "checkpoint", "makespan", "timeline",
+                                                 "trace",      "report", "measuring",  "resumed",  "parameter_hash"};
+    if (kKinds.contains(word)) kinds.insert(word);
   }
   std::string text = std::to_string(steps) + " steps;";
   for (const std::string& kind : kinds) text += " " + kind;
