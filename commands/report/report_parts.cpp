@@ -226,8 +226,9 @@ std::string partition_section(const Json& plan, const Json& measurement) {
                     std::to_string(last - first) + ": " + unit_name(layers, first) +
                         (last - first > 1 ? " to " + unit_name(layers, last - 1) : "")});
     for (const auto& [op, per_stage] : means) {
-      rows.back().push_back(
-          s < per_stage.size() && per_stage[s].is_number() ? with_digits(per_stage[s].get<double>(), 4) : "");
+      rows.back().push_back(per_stage.is_array() && s < per_stage.size() && per_stage[s].is_number()
+                                ? with_digits(per_stage[s].get<double>(), 4)
+                                : "");
     }
   }
   const std::string times = means.empty() ? "" : ", and the mean time of its actions in the step shown";

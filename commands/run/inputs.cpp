@@ -66,7 +66,8 @@ std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
     if (!*data) continue;
     for (const TokenFile& shard : (*data)->shards()) seen.push_back(seen_file(shard.path()));
   }
-  for (const std::string& path : {options.model.init_file, options.pipeline.schedule_file, options.pipeline.profile}) {
+  const std::string init = options.model.init_file.empty() ? "" : init_model_file(options);
+  for (const std::string& path : {init, options.pipeline.schedule_file, options.pipeline.profile}) {
     if (!path.empty()) seen.push_back(seen_file(path));
   }
   return seen;
