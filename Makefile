@@ -17,8 +17,8 @@ override PREFIX := $(abspath $(or $(PREFIX),$(shell cat .prefix 2>/dev/null)))
 ifneq ($(PREFIX),)
 MULTIARCH := $(shell $(CXX) -print-multiarch)
 colon_list = $(subst $() ,:,$(strip $(1)))
-PREFIX_LIBRARIES := $(PREFIX)/usr/lib/$(MULTIARCH) $(PREFIX)/usr/lib/$(MULTIARCH)/openblas-pthread $(PREFIX)/usr/lib
-export CPLUS_INCLUDE_PATH := $(call colon_list,$(addprefix $(PREFIX)/usr/include,/ /$(MULTIARCH)/mpich /$(MULTIARCH)/openblas-pthread /$(MULTIARCH)) $(CPLUS_INCLUDE_PATH))
+PREFIX_LIBRARIES := $(PREFIX)/usr/lib/$(MULTIARCH) $(PREFIX)/usr/lib
+export CPLUS_INCLUDE_PATH := $(call colon_list,$(addprefix $(PREFIX)/usr/include,/ /$(MULTIARCH)/mpich /$(MULTIARCH)) $(CPLUS_INCLUDE_PATH))
 export LIBRARY_PATH := $(call colon_list,$(PREFIX_LIBRARIES) $(LIBRARY_PATH))
 export LD_LIBRARY_PATH := $(call colon_list,$(PREFIX_LIBRARIES) $(LD_LIBRARY_PATH))
 export PATH := $(PREFIX)/usr/bin:$(PATH)

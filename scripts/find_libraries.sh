@@ -57,9 +57,9 @@ unpack() {
 }
 
 # What the build needs beyond the compiler.
-packages=(mpich libmpich-dev libopenblas-dev libcxxopts-dev nlohmann-json3-dev libgtest-dev libpcre2-dev)
+packages=(mpich libmpich-dev libcxxopts-dev nlohmann-json3-dev libgtest-dev libpcre2-dev)
 # What the links in those lead to: below $PREFIX also where the system has it.
-libraries=(libmpich12 libopenblas-pthread-dev libopenblas0-pthread libpcre2-8-0)
+libraries=(libmpich12 libpcre2-8-0)
 if [ "${UNPACK:-}" = 1 ] && [ "${UNPACKED:-}" != 1 ]; then
   unpack "${packages[@]}" "${libraries[@]}" || { echo "error: the packages cannot be unpacked below $PREFIX" >&2; exit 1; }
   rm -rf "$work"
