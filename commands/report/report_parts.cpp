@@ -63,7 +63,7 @@ std::string unit_name(std::int64_t layers, int unit) {
 }
 
 int int_in(const Json& array, std::size_t i) {
-  if (i >= array.size() || !array[i].is_number()) return 0;
+  if (!array.is_array() || i >= array.size() || !array[i].is_number()) return 0;
   return static_cast<int>(std::clamp(array[i].get<double>(), -1e9, 1e9));
 }
 

@@ -166,7 +166,9 @@ class OptionOfTrain : public testing::TestWithParam<OptionRow> {
     facets["plan"] = without_fields(plan, {"bubble_predicted", "bubble_span_predicted", "step_ms_predicted",
                                            "tokens_per_s_predicted", "step_ms_predicted_uniform"});
     facets["prediction"] = base == Base::timed ? plan.at("step_ms_predicted").dump() : "";
-    facets["start"] = without_fields(events(log, "start").back(), {"time", "process", "command_line"});
+    facets["start"] = without_fields(events(log, "start").back(), {"time", "process", "command_line", "device"});
+    const std::string device = events(log, "start").back().at("device");
+    facets["resources"] = device.substr(0, device.find(';'));  // what follows are speeds
     facets["files"] = files_in(output);
     facets["trace and picture"] = "";
     for (const char* name : {"trace.json", "step.svg"}) {

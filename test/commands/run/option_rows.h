@@ -75,7 +75,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"final-timeline", {{"final-timeline", "false"}}, {"screen"}},
       {"trace", {{"trace", "@/trace.json"}}, {"trace and picture", "screen"}},
       {"svg", {{"svg", "@/step.svg"}}, {"trace and picture", "screen"}},
-      {"threads", {{"threads", "2"}}, {"plan", "start"}},
+      {"threads", {{"threads", "2"}}, {"plan", "resources"}},
       {"schedule", {{"schedule", "gpipe"}}, {"plan"}, Base::two_ranks},
       {"chunks", {{"chunks", "3"}}, {"plan"}, Base::two_ranks, {{"schedule", "interleaved"}}},
       {"group-size", {{"group-size", "4"}}, {"plan"}, Base::two_ranks, {{"schedule", "interleaved"}}},
