@@ -45,9 +45,10 @@ std::string figure(const std::string& title, const std::string& explanation, con
          "</figure>\n";
 }
 
-std::string unit_name(std::int64_t layers, int unit) {
+std::string unit_name(const Json& plan, int unit) {
   ModelConfig model;
-  model.layers = layers;
+  model.layers = std::clamp<std::int64_t>(integer_in(plan, "layers"), 1, 1 << 20);
+  model.vocab = std::clamp<std::int64_t>(integer_in(plan, "vocab"), 1, std::int64_t{1} << 31);
   if (unit < 0 || unit >= unit_count(model)) return "unit " + std::to_string(unit);
   switch (unit_kind(model, unit)) {
     case UnitKind::embedding:
@@ -57,7 +58,7 @@ std::string unit_name(std::int64_t layers, int unit) {
     case UnitKind::mlp:
       return "MLP " + std::to_string(unit_layer(model, unit));
     case UnitKind::head:
-      return "head";
+      return head_shards(model) == 1 ? "head" : "head " + std::to_string(unit_shard(model, unit));
   }
   return "";
 }
@@ -219,12 +220,11 @@ std::string partition_section(const Json& plan, const Json& measurement) {
   std::vector<std::pair<std::string, Json>> means;  // of the operations that the schedule has
   for (const auto& [op, per_stage] : object_in(measurement, "stage_ms").items()) means.emplace_back(op, per_stage);
   for (const auto& [op, per_stage] : means) rows[0].push_back(op + " ms");
-  const auto layers = integer_in(plan, "layers");
   for (std::size_t s = 0; s < units.size(); ++s) {
     const int first = int_in(units[s], 0), last = int_in(units[s], 1);
     rows.push_back({std::to_string(s), std::to_string(int_in(ranks, s)),
-                    std::to_string(last - first) + ": " + unit_name(layers, first) +
-                        (last - first > 1 ? " to " + unit_name(layers, last - 1) : "")});
+                    std::to_string(last - first) + ": " + unit_name(plan, first) +
+                        (last - first > 1 ? " to " + unit_name(plan, last - 1) : "")});
     for (const auto& [op, per_stage] : means) {
       rows.back().push_back(per_stage.is_array() && s < per_stage.size() && per_stage[s].is_number()
                                 ? with_digits(per_stage[s].get<double>(), 4)

@@ -64,7 +64,8 @@ inline const std::vector<OptionRow>& option_rows() {
       {"output", {{"output", "@/elsewhere"}}, {}},
       {"overwrite", {{"output", "@/first"}, {"overwrite", ""}}, {}},
       {"checkpoint-every", {{"checkpoint-every", "2"}}, {"files"}},
-      {"time-limit", {{"time-limit", "1h"}}, {}},  // a limit that is reached: stopping_test.cpp
+      {"time-limit", {{"time-limit", "1h"}}, {}},   // a limit that is reached: stopping_test.cpp
+      {"max-skipped", {{"max-skipped", "2"}}, {}},  // steps that are skipped: test/pipeline, finite tests
       {"stall-timeout", {{"stall-timeout", "1h"}}, {}},
       {"keep", {{"keep", "1"}}, {"files"}, Base::one_rank, {{"checkpoint-every", "1"}}},
       {"resume",
