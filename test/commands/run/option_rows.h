@@ -23,7 +23,8 @@ struct OptionRow {
 
 // In values, `@` is the folder of the tests: `@/train.bin` `@/other.bin` tokens, `@/schedule.csv` a schedule for two
 // ranks,
-// `@/profile.json` costs for them, `@/first` what the run of the base of one rank left with a checkpoint every 2 steps.
+// `@/profile.json` and `@/other_profile.json` costs for them, `@/first` what the run of the base of one rank left with
+// a checkpoint every 2 steps.
 inline const std::vector<OptionRow>& option_rows() {
   const std::set<std::string> model = {"parameters", "first validation", "plan", "start"};
   const std::set<std::string> sizes = {"layers", "heads", "hidden"};
@@ -45,7 +46,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"micro-batch-size", {{"micro-batch-size", "1"}}, model},
       {"micro-batches", {{"micro-batches", "8"}}, model},
       {"global-batch-size", {{"global-batch-size", "16"}}, model, Base::one_rank, {}, {"micro-batches"}},
-      {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks},
+      {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
       {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan"}},
       {"learning-rate", {{"learning-rate", "2e-2"}}, {"parameters", "learning rates", "start"}},
       {"lr-schedule", {{"lr-schedule", "linear"}}, {"parameters", "learning rates", "start"}},
@@ -82,7 +83,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"group-size", {{"group-size", "4"}}, {"plan"}, Base::two_ranks, {{"schedule", "interleaved"}}},
       {"schedule-file", {{"schedule-file", "@/schedule.csv"}}, {"plan"}, Base::two_ranks},
       {"partition", {{"partition", "1,5"}}, {"plan"}, Base::two_ranks},
-      {"profile", {{"profile", "@/profile.json"}}, {}, Base::two_ranks},
+      {"profile", {{"profile", "@/other_profile.json"}}, {}, Base::two_ranks},
       {"recompute", {{"recompute", "2,1"}}, {"plan"}, Base::two_ranks},
       {"memory-limit", {{"memory-limit", "1GB"}}, {}},  // refused below what is needed: OptionLimits
       {"device", {{"device", "cpu"}}, {}},
