@@ -244,7 +244,7 @@ std::string draw_svg(const std::vector<Timeline>& timelines) {
   std::string out;
   print(
       out,
-      "<svg class='timeline' xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f'>\n",
+      "<svg xmlns='http://www.w3.org/2000/svg' class='timeline' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f'>\n",
       width, height, width, height);
   out += kStyle;
   out += "<rect class='paper' width='100%' height='100%'/>\n";

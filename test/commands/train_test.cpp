@@ -137,7 +137,7 @@ TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {
        {"ranks wait for each other in a circle", "rank 0 at 0B0 waits for the gradient from rank 1"}},
       {"--train-data " + data + sizes + " --micro-batches 4 --schedule dualpipe --accumulation-groups 1",
        {"--accumulation-groups 1", "dualpipe", "2 groups"}},
-      {"--train-data " + data + sizes + " --recompute 9,0", {"--recompute 9,0", "has only"}},
+      {"--train-data " + data + sizes + " --recompute 99,0", {"--recompute 99,0", "has only"}},
       {"--train-data " + data + " --layers 2 --heads 2 --hidden 65536 --seq-len 64",
        {"the 2 ranks of one host need", "TiB", "--micro-batch-size"}},
   };
@@ -147,7 +147,8 @@ TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {
     EXPECT_EQ(count(run.output, "train_gpt: error:"), 1) << bad.arguments << "\n" << run.output;
     for (const std::string& part : bad.parts) EXPECT_NE(run.output.find(part), std::string::npos) << run.output;
   }
-  const ProgramRun too_many = run_program(8, "--train-data " + data + " --layers 1 --heads 2 --hidden 32 --seq-len 64");
+  const ProgramRun too_many = run_program(
+      8, "--train-data " + data + " --layers 1 --heads 2 --hidden 32 --seq-len 64 --schedule interleaved --chunks 8");
   EXPECT_EQ(too_many.status, 2) << too_many.output;
   EXPECT_EQ(count(too_many.output, "train_gpt: error:"), 1) << too_many.output;
 }
