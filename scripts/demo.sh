@@ -21,7 +21,7 @@ say "tokens: the bytes of this project's own sources and texts"
 train --steps 6 --quiet --output "$out/trial" >/dev/null
 ms=$(grep '"event":"step"' "$out/trial/log.jsonl" | sed 's/.*"ms":\([0-9.]*\).*/\1/' | sort -n | sed -n 3p)
 rm -rf "$out/trial"
-steps=$(awk -v ms="$ms" 'BEGIN { n = int(120000 / ms); print n < 40 ? 40 : n > 350 ? 350 : n }')
+steps=$(awk -v ms="$ms" 'BEGIN { n = int(120000 / ms); print (n < 40 ? 40 : (n > 350 ? 350 : n)) }')
 seconds=$(awk -v ms="$ms" -v n="$steps" 'BEGIN { print int(n * ms / 1000) + 1 }')
 
 say "a small GPT on 2 ranks, 1F1B schedule: $steps steps, about $seconds seconds"

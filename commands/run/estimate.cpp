@@ -17,7 +17,7 @@ struct Small {
 // From larger to smaller; the first that ends within an hour is proposed, else the last.
 constexpr std::array<Small, 3> kSmall = {{{6, 6, 384}, {4, 4, 256}, {4, 4, 128}}};
 
-std::string step_text(double ms) { return ms < 1500 ? with_digits(ms, 2) + " ms" : rough_duration(ms / 1000); }
+std::string step_text(double ms) { return ms < 1500 ? with_digits(ms, 3) + " ms" : rough_duration(ms / 1000); }
 
 }  // namespace
 

@@ -225,7 +225,7 @@ TEST(Estimate, SaysHowLongAndProposesASmallerModelBeyondAnHour) {
   request.model_is_open = false;
   EXPECT_EQ(estimate_lines(request).size(), 1U);
   request = {.model = d12, .seq_len = 256, .steps = 1, .step_ms = 12.34};
-  EXPECT_EQ(estimate_lines(request), std::vector<std::string>{"1 step of about 12 ms: about 1 s"});
+  EXPECT_EQ(estimate_lines(request), std::vector<std::string>{"1 step of about 12.3 ms: about 1 s"});
 }
 
 }  // namespace
