@@ -97,13 +97,16 @@ std::optional<Order> extend(const Problem& few, const Order& order, const Proble
   const double end = evaluator.score().objective;
   std::optional<Period> best;
   double least = std::numeric_limits<double>::infinity();
-  std::set<int> periods{1, 2, 3, 4, 5, 6, 8, few.ranks, 2 * few.ranks};
+  // Where few micro-batches are missing there is little to gain.
+  const bool far = missing > few.micro_batches / 2;
+  const std::set<int> periods = far ? std::set<int>{1, 2, 3, 4, few.ranks} : std::set<int>{1, 2};
+  const std::vector<double> parts = far ? std::vector<double>{0.4, 0.6} : std::vector<double>{0.5};
   for (const int period : periods) {
     if (3 * period > few.micro_batches) continue;
     std::vector<std::vector<std::size_t>> starts;
     for (const RankOrder& list : order) starts.push_back(balanced(list, few.chunks, period));
     std::set<std::vector<std::size_t>> seen;
-    for (const double part : {0.35, 0.45, 0.55, 0.65}) {
+    for (const double part : parts) {
       const std::optional<Period> candidate = period_at(few, evaluator, starts, period, part * end);
       if (!candidate || !seen.insert(candidate->first).second) continue;
       // The warm-up of the repetition itself is over after a few of them: what counts is the slope.

@@ -10,14 +10,17 @@
 namespace train_gpt::search {
 namespace {
 
-// Work per problem: so many orders built and evaluated, more if they are short.
-constexpr std::int64_t kBuilt = 500;
-constexpr std::int64_t kImproved = 75;  // times the number of actions
-constexpr std::int64_t kQuickActions = 100'000;
-constexpr std::int64_t kMostActions = 60'000'000;
+// Work per problem. Policies that are tried: so many, fewer of them if lists are long.
+constexpr std::int64_t kPolicies = 500, kLeastPolicies = 24, kPolicyActions = 1'500'000;
+constexpr std::int64_t kSample = 48, kLeastSample = 12, kSampleActions = 400'000;
+// Local search, in actions evaluated: the longer the lists, the more there is to try, until so little of it can be
+// tried that it is not worth its while.
+constexpr std::int64_t kImproved = 75;  // times the square of the number of actions
+constexpr std::int64_t kLeastActions = 100'000, kMostActions = 40'000'000;
+constexpr std::int64_t kLong = 100'000'000'000;  // by the number of actions
 
-constexpr std::size_t kStarts = 6;    // orders that are kept, and that local search starts from
-constexpr std::size_t kPolicies = 4;  // policies that are remembered
+constexpr std::size_t kStarts = 6;      // orders that are kept, and that local search starts from
+constexpr std::size_t kRemembered = 2;  // policies
 
 std::int64_t actions_of(const Problem& problem) { return 3ll * problem.stages * problem.micro_batches; }
 
@@ -94,12 +97,12 @@ Pool::Pool(const Problem& problem, Work& work)
 std::optional<double> Pool::offer(Order order) {
   work_.add(actions_of(problem_));
   if (!evaluator_.evaluate(order)) return std::nullopt;
-  Found found{std::move(order), evaluator_.score()};
+  Found found{std::move(order), evaluator_.score(), evaluator_.first_end()};
   if (!problem_.fused.empty()) {
     Order paired = with_pairs(found.order);
     work_.add(actions_of(problem_));
     if (evaluator_.evaluate(paired) && evaluator_.score().better_than(found.score))
-      found = {std::move(paired), evaluator_.score()};
+      found = {std::move(paired), evaluator_.score(), evaluator_.first_end()};
   }
   const double objective = found.score.objective;
   keep(std::move(found));
@@ -122,10 +125,17 @@ bool Pool::at_bound() const { return best().score.objective <= bound_.objective 
 
 bool Pool::cannot_improve() const { return best().score.reaches(bound_); }
 
-std::vector<Policy> build_orders(const Problem& problem, Pool& pool, Work& work) {
-  std::int64_t budget = std::max(kBuilt * actions_of(problem), kQuickActions);
+std::vector<Policy> build_orders(const Problem& problem, Policies which, Pool& pool, Work& work) {
+  const std::int64_t actions = actions_of(problem);
+  const bool sample = which == Policies::sample;
+  const std::int64_t wanted = sample ? std::clamp(kSampleActions / actions, kLeastSample, kSample)
+                                     : std::clamp(kPolicyActions / actions, kLeastPolicies, kPolicies);
+  std::int64_t budget = wanted * actions;
   std::vector<std::pair<double, Policy>> results;
-  for (const Policy& policy : policies(problem, pool.bound().objective)) {
+  const std::vector<Policy> all = policies(problem, pool.bound().objective);
+  const std::size_t stride = sample ? std::max<std::size_t>(all.size() / static_cast<std::size_t>(wanted), 1) : 1;
+  for (std::size_t i = 0; i < all.size(); i += stride) {
+    const Policy& policy = all[i];
     // Fewer once the bound is reached; what is left then is the other measure and memory.
     budget -= actions_of(problem) * (pool.at_bound() ? 8 : 1);
     if (budget < 0 || pool.cannot_improve() || work.stopped()) break;
@@ -137,7 +147,7 @@ std::vector<Policy> build_orders(const Problem& problem, Pool& pool, Work& work)
   std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Policy> best;
   for (auto& [objective, policy] : results)
-    if (best.size() < kPolicies) best.push_back(std::move(policy));
+    if (best.size() < kRemembered) best.push_back(std::move(policy));
   return best;
 }
 
@@ -151,8 +161,8 @@ void build_orders(const Problem& problem, const std::vector<Policy>& policies, P
 
 void improve_orders(const Problem& problem, Pool& pool, Work& work) {
   const std::int64_t actions = actions_of(problem);
-  // The longer the lists, the more there is to try.
-  const std::int64_t total = std::clamp(kImproved * actions * actions, kQuickActions, kMostActions);
+  const std::int64_t most = std::clamp(kLong / actions, kLeastActions, kMostActions);
+  const std::int64_t total = std::clamp(kImproved * actions * actions, kLeastActions, most);
   std::uint64_t seed = 0;
   const auto improve_from = [&](const Order& order, std::int64_t budget, bool polish) {
     // Which temperature suits depends on how rugged the problem is (little memory: very): take turns.

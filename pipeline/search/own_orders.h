@@ -2,6 +2,7 @@
 // (greedy.h) under many policies and local search (improve.h) from the best of them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace train_gpt::search {
 struct Found {
   Order order;
   Score score;
+  double first_end = 0;  // when the first rank is through with its list
 };
 
 // The best few orders that were looked at, best first, no two with the same figures.
@@ -41,7 +43,8 @@ class Pool {
 };
 
 // Fills the pool. Returns the policies that were best, best first.
-std::vector<Policy> build_orders(const Problem& problem, Pool& pool, Work& work);
+enum class Policies : std::uint8_t { sample, all };
+std::vector<Policy> build_orders(const Problem& problem, Policies which, Pool& pool, Work& work);
 
 // The same with the given policies alone.
 void build_orders(const Problem& problem, const std::vector<Policy>& policies, Pool& pool, Work& work);

@@ -13,8 +13,9 @@
 namespace train_gpt::search {
 namespace {
 
-constexpr int kAllParts = 64;       // micro-batches up to which every way to part them is tried
-constexpr double kWins = 1 - 1e-9;  // what is not better by more than rounding is no better
+constexpr int kAllParts = 64;            // micro-batches up to which every way to part them is tried
+constexpr double kWins = 1 - 1e-9;       // what is not better by more than rounding is no better
+constexpr double kWorthBuilding = 1.15;  // times as slow as another placement, see promises()
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 Placement resized(const Placement& placement, int micro_batches) {
@@ -29,6 +30,16 @@ Order joined(Order first, const Order& second) {
   for (std::size_t rank = 0; rank < first.size(); ++rank)
     first[rank].insert(first[rank].end(), second[rank].begin(), second[rank].end());
   return first;
+}
+
+bool is_short(const Problem& problem) {
+  constexpr int kShort = 300;
+  return 3ll * problem.stages * problem.micro_batches < kShort;
+}
+
+// What is left of a gap is not worth the time that local search takes on a long list.
+bool worth_improving(const Pool& pool, const Problem& problem) {
+  return is_short(problem) || pool.best().score.objective > pool.bound().objective * 1.0002;
 }
 
 }  // namespace
@@ -127,38 +138,51 @@ void PlacementSearch::make_levels() {
 
 void PlacementSearch::solve() {
   make_levels();
-  best_ = answer(request_.micro_batches, levels_.size() - 1);
+  best_ = answer(request_.micro_batches, levels_.size() - 1, kNoLimit).answer;
+  // A search that was stopped early may have nothing yet.
+  const Problem problem = make_problem(request_, placement_);
+  if (best_) return;
+  Pool pool(problem, work_);
+  pool.offer(one_at_a_time(problem));
+  best_ = std::make_shared<const Found>(pool.best());
 }
 
-PlacementSearch::Answer PlacementSearch::answer(int micro_batches, std::size_t level) {
+// Whatever is not faster than `target` may be left out: the caller has that already.
+const PlacementSearch::Known& PlacementSearch::answer(int micro_batches, std::size_t level, double target) {
   level = level_at(micro_batches, level);
-  if (const auto known = answers_.find({micro_batches, level}); known != answers_.end()) return known->second;
-  const Problem problem = problem_at(micro_batches, level);
-  const bool improving = improves(micro_batches, level);
-  Pool pool(problem, work_);
-  own(micro_batches, level);
-  for (const Answer& found : own_.at({micro_batches, level})) pool.keep(*found);
-  if (improving) improve_orders(problem, pool, work_);
-  Answer lower;
-  const auto wins = [&](double bound) { return pool.empty() || bound < pool.best().score.objective * kWins; };
-  if (level > 0 && wins(bound_at(micro_batches, level - 1))) lower = answer(micro_batches, level - 1);
-  if (lower) pool.keep(*lower);
-  if (wins(pool.bound().objective) && !work_.stopped()) {
-    try_parts(micro_batches, level, pool);
+  Known& known = answers_[{micro_batches, level}];
+  if (target <= known.below) return known;
+  known.below = target;
+  const auto best = [&] { return known.answer ? known.answer->score.objective : kNoLimit; };
+  const auto wins = [&](double bound) { return bound < std::min(target, best()) * kWins; };
+  const double bound = bound_at(micro_batches, level);
+  if (!wins(bound) || work_.stopped()) return known;
+  const auto offer = [&](const Answer& found) {
+    if (known.answer && !found->score.better_than(known.answer->score)) return;
+    known.answer = found;
+    known.inherited = false;
+  };
+  for (const Answer& found : improved(micro_batches, level).orders) offer(found);
+  if (level > 0 && wins(bound_at(micro_batches, level - 1))) {
+    const Known& lower = answer(micro_batches, level - 1, std::min(target, best()));
+    if (lower.answer) offer(lower.answer);
+    known.inherited = known.answer && known.answer == lower.answer;
+  }
+  if (wins(bound) && !work_.stopped()) {
+    const Problem problem = problem_at(micro_batches, level);
+    Pool pool(problem, work_);
+    if (known.answer) pool.keep(*known.answer);
+    try_parts(micro_batches, level, target, pool);
     if (searched(micro_batches, level)) {
       const std::size_t same = level_at(micro_batches + 1, level);
-      if (const Answer more = own(micro_batches + 1, same))
-        pool.offer(without_last(problem_at(micro_batches + 1, same), more->order));
+      const Built& more = built(micro_batches + 1, same);
+      if (!more.orders.empty())
+        pool.offer(without_last(problem_at(micro_batches + 1, same), more.orders.front()->order));
     }
-    if (improving) improve_orders(problem, pool, work_);
+    if (!pool.empty()) offer(std::make_shared<const Found>(pool.best()));
   }
-  Answer best;
-  if (lower && !pool.best().score.better_than(lower->score))
-    best = lower;
-  else if (!pool.empty())
-    best = std::make_shared<const Found>(pool.best());
-  if (best) take_leaner(micro_batches, level, best);
-  return answers_[{micro_batches, level}] = best;
+  if (known.answer) take_leaner(micro_batches, level, known.answer);
+  return known;
 }
 
 // The same in less memory, as far down as the levels below reach it. Only where that takes no time to speak of.
@@ -166,89 +190,131 @@ void PlacementSearch::take_leaner(int micro_batches, std::size_t level, Answer& 
   constexpr std::int64_t kSmall = 100'000;
   if (3ll * placement_.depth() * micro_batches > kSmall) return;
   while (level-- > 0 && bound_at(micro_batches, level) <= best->score.objective * (2 - kWins)) {
-    const Answer leaner = own(micro_batches, level);
-    if (!leaner || leaner->score.objective > best->score.objective * (2 - kWins)) return;
+    const Built& levels = built(micro_batches, level);
+    if (levels.orders.empty()) return;
+    const Answer& leaner = levels.orders.front();
+    if (leaner->score.objective > best->score.objective * (2 - kWins)) return;
     if (leaner->score.better_than(best->score)) best = leaner;
   }
 }
 
-// What is built for just these numbers, and the named schedules. Nothing if there is neither.
-PlacementSearch::Answer PlacementSearch::own(int micro_batches, std::size_t level) {
-  if (const auto known = own_.find({micro_batches, level}); known != own_.end())
-    return known->second.empty() ? nullptr : known->second.front();
+// The named schedules and, on a rung, what a sample of all policies builds.
+const PlacementSearch::Built& PlacementSearch::sampled(int micro_batches, std::size_t level) {
+  const auto [entry, fresh] = sampled_.try_emplace({micro_batches, level});
+  if (!fresh) return entry->second;
   const Problem problem = problem_at(micro_batches, level);
   Pool pool(problem, work_);
   for (const Order& order : named(micro_batches)) pool.offer(order);
   if (searched(micro_batches, level)) {
     pool.offer(one_at_a_time(problem));
-    const int built = std::min(ladder_below(micro_batches), largest_built(placement_.ranks));
-    const std::size_t built_level = level_at(built, level);
-    if (pool.at_bound() || work_.stopped()) {
-      // Nothing is faster.
-    } else if (built == micro_batches) {
-      policies_[{micro_batches, level}] = build_orders(problem, pool, work_);
-    } else if (const Answer few = own(built, built_level)) {
-      const std::int64_t kQuick = 2'000'000;
-      if (3ll * problem.stages * micro_batches < kQuick)
-        build_orders(problem, policies_[{built, built_level}], pool, work_);
-      if (!pool.at_bound())
-        if (std::optional<Order> longer = extend(problem_at(built, built_level), few->order, problem))
+    if (!pool.at_bound()) entry->second.policies = build_orders(problem, Policies::sample, pool, work_);
+  }
+  entry->second.take(pool);
+  return entry->second;
+}
+
+// What all policies build, on a size of the ladder and where the sample is about as fast as on any other placement;
+// elsewhere what follows from the size below.
+const PlacementSearch::Built& PlacementSearch::built(int micro_batches, std::size_t level) {
+  if (const auto known = built_.find({micro_batches, level}); known != built_.end()) return known->second;
+  const int few = std::min(ladder_below(micro_batches), largest_built(placement_.ranks));
+  const Problem problem = problem_at(micro_batches, level);
+  Pool pool(problem, work_);
+  Built result;
+  if (few == micro_batches) {
+    result = sampled(micro_batches, level);
+    for (const Answer& found : result.orders) pool.keep(*found);
+    if (searched(micro_batches, level) && !pool.at_bound() && promises(micro_batches, level, kWorthBuilding))
+      result.policies = build_orders(problem, Policies::all, pool, work_);
+  } else {
+    for (const Order& order : named(micro_batches)) pool.offer(order);
+    if (searched(micro_batches, level)) pool.offer(one_at_a_time(problem));
+    const std::size_t few_level = level_at(few, level);
+    if (searched(micro_batches, level) && !pool.at_bound() && !work_.stopped() &&
+        promises(few, few_level, kWorthBuilding)) {
+      const Built& smaller = built(few, few_level);
+      constexpr std::int64_t kQuick = 2'000'000;
+      if (3ll * problem.stages * micro_batches < kQuick) build_orders(problem, smaller.policies, pool, work_);
+      if (!pool.at_bound() && !smaller.orders.empty())
+        if (auto longer = extend(problem_at(few, few_level), smaller.orders.front()->order, problem))
           pool.offer(std::move(*longer));
     }
   }
-  std::vector<Answer>& kept = own_[{micro_batches, level}];
-  for (const Found& found : pool.orders()) kept.push_back(std::make_shared<const Found>(found));
-  return kept.empty() ? nullptr : kept.front();
+  result.take(pool);
+  return built_[{micro_batches, level}] = std::move(result);
 }
 
-// Local search takes long. It is for some sizes, and placements on which what is built is about as fast as on any
-// other.
+// The same after local search from the best of it, where that is worth its while.
+const PlacementSearch::Built& PlacementSearch::improved(int micro_batches, std::size_t level) {
+  if (!improves(micro_batches, level)) return built(micro_batches, level);
+  const auto [entry, fresh] = improved_.try_emplace({micro_batches, level});
+  if (!fresh) return entry->second;
+  const Problem problem = problem_at(micro_batches, level);
+  Pool pool(problem, work_);
+  for (const Answer& found : built(micro_batches, level).orders) pool.keep(*found);
+  if (worth_improving(pool, problem)) improve_orders(problem, pool, work_);
+  entry->second.take(pool);
+  return entry->second;
+}
+
+void PlacementSearch::Built::take(const Pool& pool) {
+  orders.clear();
+  for (const Found& found : pool.orders()) orders.push_back(std::make_shared<const Found>(found));
+}
+
+// Local search takes long. It is for some sizes, and for placements that promise something.
 bool PlacementSearch::improves(int micro_batches, std::size_t level) {
   constexpr double kAboutAsFast = 1.05;
-  constexpr std::int64_t kShort = 300;
   const double limit = levels_[level];
   const bool whole = limit >= micro_batches - kMemorySlack ||
                      (std::abs(limit - std::round(limit)) < kMemorySlack && on_ladder(static_cast<int>(limit + 0.5)));
-  const bool is_short = 3ll * placement_.depth() * micro_batches < kShort;
-  if (!searched(micro_batches, level) || !(whole || is_short)) return false;
+  if (!searched(micro_batches, level) || !(whole || is_short(problem_at(micro_batches, level)))) return false;
   if (!on_ladder(micro_batches) || micro_batches > largest_built(placement_.ranks)) return false;
-  const Answer mine = own(micro_batches, level);
+  return promises(micro_batches, level, kAboutAsFast);
+}
+
+// Whether the sample here is at most so many times as slow as that of any other placement in the same memory.
+bool PlacementSearch::promises(int micro_batches, std::size_t level, double factor) {
+  const Built& mine = sampled(micro_batches, level);
+  if (mine.orders.empty()) return false;
   for (const std::unique_ptr<PlacementSearch>& other : siblings_) {
     if (other.get() == this) continue;
-    const Answer theirs = other->built_within(micro_batches, levels_[level]);
-    if (theirs && theirs->score.objective * kAboutAsFast < mine->score.objective) return false;
+    const Built& theirs = other->sampled_within(micro_batches, levels_[level]);
+    if (theirs.orders.empty()) continue;
+    if (theirs.orders.front()->score.objective * factor < mine.orders.front()->score.objective) return false;
   }
   return true;
 }
 
-PlacementSearch::Answer PlacementSearch::built_within(int micro_batches, double limit) {
+const PlacementSearch::Built& PlacementSearch::sampled_within(int micro_batches, double limit) {
   make_levels();
   const auto above = std::upper_bound(levels_.begin(), levels_.end(), limit + kMemorySlack);
-  std::size_t level = std::max<std::ptrdiff_t>(above - levels_.begin() - 1, 0);
+  std::size_t level = static_cast<std::size_t>(std::max<std::ptrdiff_t>(above - levels_.begin() - 1, 0));
   level = level_at(micro_batches, level);
   while (level > 0 && !searched(micro_batches, level)) --level;
-  return own(micro_batches, level);
+  return sampled(micro_batches, level);
 }
 
-void PlacementSearch::try_parts(int micro_batches, std::size_t level, Pool& pool) {
+void PlacementSearch::try_parts(int micro_batches, std::size_t level, double target, Pool& pool) {
   const bool all = micro_batches <= kAllParts;
   const int half = micro_batches / 2;
+  const bool makespan = request_.objective == SearchObjective::makespan;
+  const auto wins = [&](double bound) {
+    return bound < std::min(target, pool.empty() ? kNoLimit : pool.best().score.objective) * kWins;
+  };
   for (int first = all ? 1 : half; first <= (all ? micro_batches - 1 : micro_batches - half) && first > 0; ++first) {
     const int second = micro_batches - first;
-    const auto wins = [&] {
-      return pool.empty() ||
-             joined_bound(problem_at(first, level), problem_at(second, level)) < pool.best().score.objective * kWins;
-    };
     if (work_.stopped() || second < 1) return;
-    if (!wins()) continue;
-    const Answer a = answer(first, level), b = answer(second, level);
-    if (!a || !b) continue;
-    // A limit that changed neither part changes nothing here.
-    const bool rung = level == 0 || searched(micro_batches, level);
-    if (!rung && a == answer(first, level - 1) && b == answer(second, level - 1) &&
-        level - 1 < level_at(micro_batches, level))
+    if (!wins(joined_bound(problem_at(first, level), problem_at(second, level)))) continue;
+    const Known &a = answer(first, level, kNoLimit), &b = answer(second, level, kNoLimit);
+    if (!a.answer || !b.answer) continue;
+    // Parts that are those of the level below were put together there.
+    if (a.inherited && b.inherited && level == level_at(first, level) && level == level_at(second, level) &&
+        level_at(micro_batches, level - 1) == level - 1)
       continue;
-    pool.offer(joined(a->order, b->order));
+    // The second list starts on no rank before the first one ends there.
+    if (makespan && !wins(a.answer->first_end + b.answer->score.objective)) continue;
+    pool.offer(joined(a.answer->order, b.answer->order));
   }
 }
 

@@ -34,19 +34,33 @@ class PlacementSearch {
   Schedule best_schedule() const;
 
  private:
-  using Answer = std::shared_ptr<const Found>;  // the same pointer: the same answer
+  using Answer = std::shared_ptr<const Found>;
+  struct Known {
+    Answer answer;  // the best there is if that is below `below`
+    double below = 0;
+    bool inherited = false;  // it is the answer of the level below
+  };
+  // For just one m and one limit; best first.
+  struct Built {
+    std::vector<Answer> orders;
+    std::vector<Policy> policies;
+    void take(const Pool& pool);
+  };
 
   Problem problem_at(int micro_batches, std::size_t level) const;
   double bound_at(int micro_batches, std::size_t level);
   std::size_t level_at(int micro_batches, std::size_t level) const;
   bool searched(int micro_batches, std::size_t level) const;
   const std::vector<Order>& named(int micro_batches);
-  Answer answer(int micro_batches, std::size_t level);
-  Answer own(int micro_batches, std::size_t level);
+  const Known& answer(int micro_batches, std::size_t level, double target);
+  const Built& sampled(int micro_batches, std::size_t level);
+  const Built& sampled_within(int micro_batches, double limit);
+  const Built& built(int micro_batches, std::size_t level);
+  const Built& improved(int micro_batches, std::size_t level);
   void take_leaner(int micro_batches, std::size_t level, Answer& best);
-  void try_parts(int micro_batches, std::size_t level, Pool& pool);
+  void try_parts(int micro_batches, std::size_t level, double target, Pool& pool);
   bool improves(int micro_batches, std::size_t level);
-  Answer built_within(int micro_batches, double limit);
+  bool promises(int micro_batches, std::size_t level, double factor);
   void make_levels();
 
   const SearchRequest& request_;
@@ -59,10 +73,9 @@ class PlacementSearch {
   std::vector<double> levels_;  // ascending limits; the last is the request's
   std::vector<char> rung_;      // [level]: a rung of the ladder, on which orders of its own are built
   std::map<int, std::vector<Order>> named_;
-  std::map<std::pair<int, std::size_t>, Answer> answers_;
-  std::map<std::pair<int, std::size_t>, std::vector<Answer>> own_;  // best first
+  std::map<std::pair<int, std::size_t>, Known> answers_;
+  std::map<std::pair<int, std::size_t>, Built> sampled_, built_, improved_;
   std::map<std::pair<int, std::size_t>, double> bounds_;
-  std::map<std::pair<int, std::size_t>, std::vector<Policy>> policies_;
   Answer best_;
 };
 

@@ -10,6 +10,7 @@
 // weight_memory of it, W releases the rest.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -98,6 +99,7 @@ class Evaluator {
     const std::size_t r = static_cast<std::size_t>(rank);
     return problem_.objective == SearchObjective::makespan ? free_[r] : free_[r] - first_[r];
   }
+  double first_end() const { return *std::min_element(free_.begin(), free_.end()); }
   double peak(int rank) const { return peak_[static_cast<std::size_t>(rank)]; }
 
  private:
