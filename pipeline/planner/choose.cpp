@@ -144,9 +144,11 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   }
 }
 
+enum class Refine : std::uint8_t { no, yes };  // the cut by simulated steps, see refine_partition()
+
 // Uniform, as listed, or the best of three, refined: the cut whose slowest rank is fastest, the one into stages of
 // equal time, and the uniform one.
-Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head) {
+Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head, Refine refine) {
   Candidates candidates(request, schedule, head);
   const ModelConfig& model = request.base.model;
   const int depth = schedule.placement.depth();
@@ -171,7 +173,7 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
   Partition best = uniform;
   double best_makespan = uniform_makespan;
   for (const Partition& start : starts) {
-    const Partition refined = refine_partition(start, cost, budget);
+    const Partition refined = refine == Refine::yes ? refine_partition(start, cost, budget) : start;
     const double makespan = cost(refined);
     if (makespan >= best_makespan) continue;
     best = refined;
@@ -189,12 +191,12 @@ bool better(const Choice& a, const Choice& b) {
 }
 
 // The cut and the form of the head for one schedule.
-Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule) {
+Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule, Refine refine = Refine::yes) {
   const bool free = !request.head && !request.costs.given && request.base.training;
-  if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed));
-  Choice streamed = choose_cut(request, schedule, HeadForm::streamed);
+  if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed), refine);
+  Choice streamed = choose_cut(request, schedule, HeadForm::streamed, refine);
   if (head_text(streamed.plan) != "streamed") return streamed;  // no stage has the whole head: there is one form
-  Choice stored = choose_cut(request, schedule, HeadForm::stored);
+  Choice stored = choose_cut(request, schedule, HeadForm::stored, refine);
   const bool too_large = request.device_bytes > 0 && largest_rank(stored.plan) > request.device_bytes;
   const bool shorter = stored.predicted.makespan < kWorthMemory * streamed.predicted.makespan;
   const bool worth_it = streamed.fits ? stored.fits && shorter && !too_large : better(stored, streamed);
@@ -216,13 +218,30 @@ std::string named_reason(const Choice& best, std::size_t compared, bool searched
   return text + (searched ? ", and the search's own orders do not beat it" : "");
 }
 
+// The named schedules, best first. Cuts take long to refine: that is done for those which are near the best without it.
+std::vector<Choice> named_choices(const ChoiceRequest& request) {
+  constexpr double kNear = 1.1;
+  std::vector<Choice> all;
+  for (const Schedule& schedule : named_candidates(request))
+    all.push_back(choose_for_schedule(request, schedule, Refine::no));
+  const Choice& first = *std::min_element(all.begin(), all.end(), better);
+  const bool fits = first.fits;
+  const double makespan = kNear * first.predicted.makespan;
+  const double bytes = kNear * static_cast<double>(largest_rank(first.plan));
+  for (Choice& choice : all) {
+    const bool near = fits ? choice.fits && choice.predicted.makespan <= makespan
+                           : static_cast<double>(largest_rank(choice.plan)) <= bytes;
+    if (near) choice = choose_for_schedule(request, Schedule(choice.plan.request.schedule));
+  }
+  std::stable_sort(all.begin(), all.end(), better);
+  return all;
+}
+
 }  // namespace
 
 Choice choose(const ChoiceRequest& request) {
   if (request.schedule) return choose_for_schedule(request, *request.schedule);
-  std::vector<Choice> named;
-  for (const Schedule& schedule : named_candidates(request)) named.push_back(choose_for_schedule(request, schedule));
-  std::stable_sort(named.begin(), named.end(), better);
+  const std::vector<Choice> named = named_choices(request);
   Choice best = named.front();
   best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
   if (!request.search_beyond_names) return best;
