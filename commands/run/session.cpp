@@ -2,10 +2,10 @@
 
 #include <sched.h>
 #include <unistd.h>
-#include <chrono>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

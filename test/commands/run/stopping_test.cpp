@@ -38,7 +38,8 @@ class Stops : public testing::Test {
   }
   std::string log() const { return read_file(folder_ / "out/log.jsonl"); }
   // Of a run that was stopped: everything is there.
-  // MPICH's mpirun does not always hand the ranks' status on when a signal reached itself: it may then end with 0.
+  // An mpirun of MPICH 4.0.2 that was signalled itself ends with 0 in about 4 of 10 runs, also where the ranks are a
+  // few lines of C that return 75; it passes their status on where only ranks were signalled.
   void expect_stopped(const ProgramRun& run, const std::string& why, bool launcher_was_hit = false) const {
     EXPECT_TRUE(run.status == 75 || (launcher_was_hit && run.status == 0)) << why << " " << run.status << "\n"
                                                                            << run.output;
@@ -109,7 +110,7 @@ TEST_F(Stops, ACheckpointOnRequestAndByTheClock) {
   EXPECT_FALSE(fs::exists(request_file(folder_ / "out")));
   kill(run.launcher(), SIGTERM);
   const ProgramRun result = run.result();
-  expect_stopped(result, "SIGTERM");
+  expect_stopped(result, "SIGTERM", /*launcher_was_hit=*/true);
   EXPECT_EQ(count(result.output, "checkpoint written to"), 2) << result.output;
   EXPECT_EQ(run_program(0, "checkpoint " + (folder_ / "out")).status, 2) << "nobody is alive there";
 
