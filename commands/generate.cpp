@@ -91,10 +91,6 @@ int run_generate(const Options& options) {
     std::optional<Tokenizer> tokenizer;
     Plan plan;
     session.together([&] {
-      if (options.model.init_file.empty()) {
-        throw std::invalid_argument(
-            "generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
-      }
       init = init_model_file(options);
       model = ModelFile(init).config();
       const std::string& named = options.generate.tokenizer;

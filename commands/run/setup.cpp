@@ -29,6 +29,12 @@ std::optional<std::int64_t> vocab_of_data(const Options& options) {
 std::string init_model_file(const Options& options) {
   namespace fs = std::filesystem;
   const fs::path given = options.model.init_file;
+  if (given == kLatestRun && !fs::exists(given)) {
+    throw std::invalid_argument(
+        std::string("there is no ") + kLatestRun +
+        ", the newest run, here: name a model with --init, such as model.bin of a run, or the folder of a run or "
+        "checkpoint");
+  }
   if (!fs::is_directory(given)) return given;
   if (fs::exists(given / "model.bin")) return given / "model.bin";
   if (has_safetensors(given)) return given;
