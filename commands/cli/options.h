@@ -178,8 +178,6 @@ struct CostOptions {
   bool operator==(const CostOptions&) const = default;
 };
 
-enum class Objective : std::uint8_t { makespan, span };
-
 struct SimulateOutputOptions {
   bool ascii = false;
   bool json = false;

@@ -8,6 +8,7 @@
 #include "commands/cli/options_value.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/search/search.h"
 
 namespace train_gpt {
 namespace {
@@ -127,8 +128,6 @@ void check_training(const Options& options, const Given& given) {
     refuse("--min-lr-fraction has no meaning with --lr-schedule constant; leave out one");
   }
 }
-
-constexpr int kMostSearchedChunks = 42;  // a letter of an order is one byte
 
 std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";
