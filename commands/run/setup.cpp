@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/told.h"
 #include "data/manifest.h"
 #include "kernels/cuda/multiprocessors.h"
 #include "model/safetensors.h"
@@ -58,6 +59,14 @@ std::string init_model_file(const Options& options) {
         "file, or the folder of a run, of a checkpoint, or of Hugging Face");
   }
   return found;
+}
+
+std::string agreed_init_file(Session& session, const Options& options) {
+  std::string found;
+  session.together([&] {
+    if (session.is_first() && !options.model.init_file.empty()) found = init_model_file(options);
+  });
+  return told_by_first(session.world(), std::move(found));
 }
 
 ModelConfig model_config(const Options& options) {
