@@ -87,16 +87,11 @@ void go_on_from_lines(Trainer& trainer, Session& session, const Options& options
 int run_generate(const Options& options) {
   Session session(options);
   try {
-    std::string init;
+    const std::string init = agreed_init_file(session, options);
     ModelConfig model;
     std::optional<Tokenizer> tokenizer;
     Plan plan;
     session.together([&] {
-      if (options.model.init_file.empty()) {
-        throw std::invalid_argument(
-            "generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
-      }
-      init = init_model_file(options);
       model = ModelFile(init).config();
       const std::string& named = options.generate.tokenizer;
       tokenizer = named.empty() ? tokenizer_of_model(init, model) : tokenizer_named(named);

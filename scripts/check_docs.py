@@ -3,7 +3,8 @@
 
     check_docs.py PROGRAM
 
-Looks at every .md file that git knows. A link must lead to a file or folder, and its #part to a heading. Fenced blocks with
+Looks at every .md file that git knows. A link must lead to a file or folder, and its #part to a heading. A name of the code
+must still be one. Fenced blocks with
 `./train_gpt simulate` or `plan` are run (those that train are not: they take long). Where such a block shows output after a line
 `$ COMMAND`, the output must hold each shown line, except what `...` leaves out; figures with `ms` or `%` in a paragraph
 `Expected: ..` after a block must stand in its output. Ends with `N passed, N failed`.
@@ -17,6 +18,7 @@ import tempfile
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+OTHERS = {"count_tokens", "microbatch_group_size_per_vp_stage"}  # an example's, Megatron-LM's
 RUNS = re.compile(r"\./train_gpt (simulate|plan)\b")
 
 
@@ -41,6 +43,18 @@ def check_links(path, text):
             wrong.append(f"link to {target}: there is no such file")
         elif part and file.suffix == ".md" and part not in headings(file):
             wrong.append(f"link to {target}: the file has no heading of that name")
+    return wrong, seen
+
+
+def check_names(text, sources):
+    """Names of functions and types in running text, such as `Trainer::step`: they must stand somewhere in the sources."""
+    wrong, seen = [], 0
+    for name in re.findall(r"`([A-Za-z]\w*(?:::\w+)*)(?:\(\))?`", re.sub(r"```.*?```", "", text, flags=re.S)):
+        if ("::" not in name and "_" not in name) or name.isupper() or name in OTHERS:
+            continue
+        seen += 1
+        if not all(part in sources for part in name.split("::")):
+            wrong.append(f"`{name}`: nothing in the sources has this name")
     return wrong, seen
 
 
@@ -95,14 +109,19 @@ def check_commands(text, folder):
 
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
-    files = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    files = [name for name in tracked if name.endswith(".md")]
+    sources = set()
+    for name in tracked:
+        if name and not name.endswith(".md") and (ROOT / name).is_file():
+            sources |= set(re.findall(r"[A-Za-z]\w*", name + " " + (ROOT / name).read_text(errors="replace")))
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "train_gpt").symlink_to(program)
         for name in files:
             path = ROOT / name
             text = path.read_text()
-            for wrong, seen in (check_links(path, text), check_commands(text, folder)):
+            for wrong, seen in (check_links(path, text), check_names(text, sources), check_commands(text, folder)):
                 for fault in wrong:
                     print(f"{name}: {fault}")
                 failed += len(wrong)
