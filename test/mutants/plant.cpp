@@ -7,8 +7,8 @@
 //   name: tied-sum-too-early             a name that says what is wrong
 //   file: pipeline/plan/lowering.cpp
 //   code: a.done + 1                     text within one line, exactly as it stands in the file, and only once in it
-//   fault: a.done                        what stands there instead; code that ends with ; is a statement, other an
-//                                        expression
+//   fault: a.done                        what stands there instead; code that ends with ; is a statement, other code an
+//                                        expression: a whole one, since it gets parentheses
 //   suite: test_pipeline --gtest_filter=Lowering*      who must notice
 //   equivalent: why                      optional: proven to change nothing that can be seen; it is not run
 //

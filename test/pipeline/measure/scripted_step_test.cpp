@@ -65,7 +65,8 @@ TEST(Trace, TimesAreMicrosecondsFromTheFirstAction) {
   write_trace(text, schedule(), {scripted_step()});
   std::map<std::pair<int, std::string>, std::pair<double, double>> slices;  // (rank, name) -> begin, duration
   int waits = 0;
-  for (const Json& event : Json::parse(text.str()).at("traceEvents")) {
+  const Json trace = Json::parse(text.str());
+  for (const Json& event : trace.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
     waits += event.at("name") == "wait" ? 1 : 0;
     slices[{event.at("pid"), event.at("name")}] = {event.at("ts"), event.at("dur")};

@@ -79,7 +79,8 @@ TEST(Lowering, TheTiedSumFollowsTheLastActionThatAddsToItAndNoOther) {
 }
 
 TEST(Lowering, SumsOverReplicasAndCopiesComeFirstAndAfterAllActions) {
-  for (const Case& wanted : {Case{.schedule = "zb-h1", .replicas = 2}, Case{.schedule = "dualpipe"}}) {
+  for (const Case& wanted :
+       {Case{.schedule = "zb-h1", .head = HeadForm::streamed, .replicas = 2}, Case{.schedule = "dualpipe"}}) {
     const Plan plan = plan_of(wanted);
     for (int rank = 0; rank < wanted.ranks; ++rank) {
       const std::vector<LoweredAction> actions = lower(plan, rank);

@@ -110,6 +110,35 @@ TEST(Plan, ForwardsAloneRunThroughTheFirstCopy) {
   }
 }
 
+// Of every lifetime as many slots as are alive at once, by the rank's own list.
+TEST(Plan, PoolsHaveASlotForEveryMicroBatchThatIsAlive) {
+  for (const std::string& schedule : schedule_names()) {
+    if (violation({.name = schedule, .ranks = 2, .micro_batches = 6})) continue;
+    const Plan plan = make_plan(request_for(schedule, 2, 6));
+    for (const RankPlan& rank : plan.ranks) {
+      std::vector<int> alive(rank.pools.size(), 0), most(rank.pools.size(), 0);
+      const auto change = [&](int pool, int by) {
+        if (pool < 0) return;
+        int& now = alive[static_cast<std::size_t>(pool)];
+        now += by;
+        most[static_cast<std::size_t>(pool)] = std::max(most[static_cast<std::size_t>(pool)], now);
+      };
+      for (const Action& action : plan.request.schedule.actions(rank.rank)) {
+        const IndexOfLifetime pools = rank.stage_plan(action.stage).pools;
+        const bool input = action.op == Op::backward || action.op == Op::backward_input;
+        const bool weight = action.op == Op::backward || action.op == Op::backward_weight;
+        if (action.op == Op::forward) change(pools.forward_to_input, 1), change(pools.forward_to_weight, 1);
+        if (input) change(pools.input_to_weight, 1), change(pools.forward_to_input, -1);
+        if (weight) change(pools.forward_to_weight, -1), change(pools.input_to_weight, -1);
+      }
+      for (std::size_t i = 0; i < rank.pools.size(); ++i) {
+        EXPECT_EQ(rank.pools[i].slots, most[i])
+            << schedule << ", rank " << rank.rank << ", " << pool_name(rank.pools[i]);
+      }
+    }
+  }
+}
+
 TEST(ForwardOnly, ARankRunsTheDeepestStageWhoseInputIsThere) {
   const Schedule training = make_schedule({.name = "zb-v", .ranks = 2, .micro_batches = 3});
   const Schedule forward = forward_only(training, 3);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
+#include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/recompute.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/simulate/validate.h"
@@ -217,6 +219,42 @@ TEST(Choose, SaysWhenNothingFits) {
   EXPECT_FALSE(choose(request).fits);
   request.schedule.reset();
   EXPECT_FALSE(choose(request).fits);
+  // Then the schedule that comes closest is taken.
+  request.recompute = ChoiceRequest::Recompute::none;
+  request.cut = ChoiceRequest::Cut::uniform;
+  request.head = HeadForm::streamed;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const Schedule& schedule : named_candidates(request)) {
+    ChoiceRequest named = request;
+    named.schedule = schedule;
+    least = std::min(least, largest(choose(named).plan));
+  }
+  request.search_beyond_names = false;
+  EXPECT_EQ(largest(choose(request).plan), least);
+}
+
+// Loops of one stage per rank have names of their own.
+TEST(NamedCandidates, HaveNoListTwice) {
+  ChoiceRequest request = request_for("", 2, 4);
+  request.chunks = {1, 2, 3};
+  for (const Schedule& schedule : named_candidates(request)) {
+    if (takes_chunks(schedule.name)) {
+      EXPECT_GT(schedule.chunks, 1) << schedule.name;
+    }
+  }
+}
+
+// Parameters, gradients and two moments, of which a plan without training has the parameters alone.
+TEST(UnitMemory, CountsGradientsAndTwoMoments) {
+  PlanRequest request = request_for("gpipe", 1, 2).base;
+  request.schedule = make_schedule({.name = "gpipe", .ranks = 1, .micro_batches = 2});
+  request.partition = uniform_partition(request.model, 1);
+  const UnitMemory training = unit_memory(request);
+  request.training = false;
+  const UnitMemory without = unit_memory(request);
+  const std::int64_t C = request.model.hidden;
+  constexpr std::size_t kMlp = 2;
+  EXPECT_EQ(training.bytes[0][kMlp] - without.bytes[0][kMlp], 12.0 * static_cast<double>(8 * C * C + 7 * C));
 }
 
 TEST(Choose, MemoryLimitsShapeTheCut) {

@@ -128,6 +128,15 @@ TEST(Profile, RefusesOtherSizesNamingTheDifference) {
   other = profile.sizes;
   other.micro_batch_size = 1;
   EXPECT_REFUSED(check_profile(profile, "f.json", other), "--micro-batch-size 4", "1");
+  other = profile.sizes;
+  other.seq_len = 17;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--seq-len 16", "17");
+  other = profile.sizes;
+  other.heads = 4;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--heads 2", "4");
+  other = profile.sizes;
+  other.vocab = 132;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--vocab 131", "132");
 }
 
 TEST(UnitCosts, AreTheMediansOfTheRanks) {
