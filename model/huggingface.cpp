@@ -91,7 +91,7 @@ class Settings {
     try {
       json_ = Json::parse(file.bytes().begin(), file.bytes().end());
     } catch (const Json::exception& error) {
-      refuse(std::string("is no JSON: ") + error.what());
+      refuse("is no JSON: " + std::string(error.what()).substr(0, 300));  // it may quote a whole text
     }
     if (!json_.is_object()) refuse("is no JSON object");
   }
@@ -100,7 +100,7 @@ class Settings {
     if (!json_.contains(key)) return otherwise;
     const Json& value = json_[key];
     if (!value.is_number_integer() || value.get<std::int64_t>() < 1 || value.get<std::int64_t>() > INT32_MAX) {
-      refuse(std::string(key) + " is " + value.dump().substr(0, 40) + "; a whole number from 1 on is needed");
+      refuse(std::string(key) + " is " + shown(value) + "; a whole number from 1 on is needed");
     }
     return value.get<std::int64_t>();
   }
@@ -111,8 +111,11 @@ class Settings {
   void require(const char* key, const std::vector<Json>& known) const {
     if (!json_.contains(key) || json_[key].is_null()) return;
     if (std::find(known.begin(), known.end(), json_[key]) != known.end()) return;
-    refuse(std::string(key) + " is " + json_[key].dump().substr(0, 40) + "; only " + known.front().dump() +
-           " is computed here");
+    refuse(std::string(key) + " is " + shown(json_[key]) + "; only " + known.front().dump() + " is computed here");
+  }
+  // Of a list or an object only what it is: writing one out takes as much stack as it is deep.
+  static std::string shown(const Json& value) {
+    return value.is_structured() ? value.type_name() : value.dump().substr(0, 40);
   }
   void refuse [[noreturn]] (const std::string& why) const { throw std::invalid_argument(path_ + ": " + why); }
 

@@ -138,6 +138,9 @@ TEST(HuggingFace, SaysWhatItDoesNotCompute) {
   EXPECT_REFUSED(ModelFile(with("\"n_layer\": 2", "\"n_layer\": 3")), "h.2.", "3 layers");
   EXPECT_REFUSED(ModelFile(with("\"vocab_size\": 61", "\"vocab_size\": 62")), "wte.weight", "(61, 16)", "(62, 16)");
   EXPECT_REFUSED(ModelFile(with("{", "[")), "config.json", "JSON");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_REFUSED(ModelFile(with("\"n_head\": 2", "\"n_head\": " + deep)), "config.json", "n_head is array");
+  EXPECT_REFUSED(ModelFile(with("\"gelu_new\"", deep)), "config.json", "activation_function is array");
   EXPECT_REFUSED(ModelFile(folder.file("")), "neither model.bin nor model.safetensors");
 }
 
