@@ -49,7 +49,7 @@ optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointe
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
 # -fno-math-errno: no errno from sqrt, so that loops with it vectorise; values are the same.
-CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS)
+CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. -pthread $(MPI_CFLAGS)
 LDLIBS_ALL := $(MPI_LIBS) $(PREFIX_LIBRARIES:%=-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)%) -lpcre2-8 -lpthread $(LDLIBS)
 
 sources = $(wildcard $(1)/*.cpp)
@@ -150,6 +150,7 @@ check: test check-emulator mutants
 	  '$(SWEEP) --synchronous-sends' '$(SWEEP) --optimistic --delays' '$(SWEEP) --optimistic --synchronous-sends' \
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
+	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' \

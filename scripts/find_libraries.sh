@@ -73,9 +73,6 @@ if ! command -v "$CXX" >/dev/null; then
   fi
 fi
 
-openmp=
-links $'#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }' -fopenmp && openmp=-fopenmp
-
 mpi_program=$'#include <mpi.h>\nint main(int c, char** v) { return MPI_Init(&c, &v); }'
 if [ -n "${MPI_HOME:-}" ]; then
   mpi=$(first_that_links "$mpi_program" \
@@ -118,7 +115,6 @@ split_flags() {  # compile flags or link flags out of a mixed list
 }
 # shellcheck disable=SC2086
 {
-  echo "OPENMP_FLAGS := $openmp"
   echo "MPI_CFLAGS := $(split_flags compile $mpi)"
   echo "MPI_LIBS := $(split_flags link $mpi)"
 } >"$out"

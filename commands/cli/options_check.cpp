@@ -8,6 +8,7 @@
 #include "commands/cli/options_value.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/search/search.h"
 
 namespace train_gpt {
 namespace {
@@ -32,12 +33,10 @@ void require(const Given& given, const std::string& command, std::initializer_li
 
 void check_required(const Options& options, const Given& given) {
   const std::string command = to_string(options.command);
-  if (options.command == Command::evaluate) require(given, command, {"init"});
   if (options.command == Command::evaluate && !given.contains("multiple-choice")) {
     require(given, command, {"val-data"});
   }
   if (options.command == Command::convert) require(given, command, {"init", "output"});
-  if (options.command == Command::generate) require(given, command, {"init"});
   if (options.command == Command::prepare) require(given, command, {"text", "output"});
   if (options.command == Command::simulate && !given.contains("schedule-file")) require(given, command, {"stages"});
 }
@@ -129,8 +128,6 @@ void check_training(const Options& options, const Given& given) {
     refuse("--min-lr-fraction has no meaning with --lr-schedule constant; leave out one");
   }
 }
-
-constexpr int kMostSearchedChunks = 42;  // a letter of an order is one byte
 
 std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";

@@ -90,7 +90,7 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
       if (!simulation) simulation = simulate(make_schedule(wanted), request.costs, options);
       found.push_back({make_candidate(wanted.name, placement, *simulation, request), wanted});
       found.back().candidate.group_size = wanted.group_size;
-      const bool makespan = request.objective == SearchObjective::makespan;
+      const bool makespan = request.objective == Objective::makespan;
       found.back().bound = makespan ? simulation->lower_bound : simulation->ideal;
       found.back().at_bound = (makespan ? simulation->makespan : simulation->span) <= found.back().bound * (1 + 1e-9);
     }
