@@ -27,6 +27,7 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
   PlanRequest request = plan_request(one, model, schedule, device);
   request.partition = uniform_partition(model, p);
   request.training = false;
+  request.caches = device.rows_stand_alone();
   return make_plan(request);
 }
 
@@ -105,6 +106,10 @@ int run_generate(const Options& options) {
     });
     require_finite(session, *trainer, options.model.init_file);
     trainer->open();
+    if (!plan.request.caches && session.is_first()) {
+      std::fprintf(stderr,
+                   "note: the cuda device keeps no keys and values: every token computes the whole text anew\n");
+    }
     const Output output(session);
     const Tokenizer* known = tokenizer ? &*tokenizer : nullptr;
     if (options.generate.interactive) {
