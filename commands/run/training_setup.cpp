@@ -67,7 +67,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   if (trains() && inputs.val_data) {
     session.together([&] {
       best.emplace(options.run.output,
-                   validation_measure(*inputs.val_data, options.run.val_batches, plan.request.batch.step_rows()));
+                   validation_measure(*inputs.val_data, inputs.val_batches, plan.request.batch.step_rows()));
     });
     best->find(session.world());
   }
