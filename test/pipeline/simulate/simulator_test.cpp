@@ -48,8 +48,8 @@ TEST(Simulate, TheBoundOfAVCountsNoHopWithinARank) {
     const Simulation simulation = simulate(schedule, Costs{.latency = {0.5}});
     EXPECT_DOUBLE_EQ(simulation.makespan, 4 * p - 1) << p;
     EXPECT_LE(simulation.lower_bound, simulation.makespan) << p;
-    // One micro-batch: the way through all stages and back, and the W of the first, cannot be shorter.
-    EXPECT_DOUBLE_EQ(simulate(schedule, Costs{}).lower_bound, 4 * p + 1) << p;
+    // One micro-batch: the way through all 2p stages, each of half a unit, and back, and the W of the first.
+    EXPECT_DOUBLE_EQ(simulate(schedule, Costs{}).lower_bound, 2 * p + 0.5) << p;
   }
 }
 
