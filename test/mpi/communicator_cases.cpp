@@ -77,11 +77,11 @@ class Cases {
     return sum;
   }
 
-  // Three ranks, some elements and several slices of them.
+  // Three ranks: some elements, and one more than a slice of each.
   void sums_in_rank_order() {
     const bool takes_part = world_.rank() < 3;
     const auto three = world_.split(takes_part ? 1 : 0, world_.rank());
-    for (const std::int64_t count : {5, 1000, 2000003}) {
+    for (const std::int64_t count : {std::int64_t{5}, std::int64_t{1000}, 3 * (std::int64_t{1} << 19) + 1}) {
       if (!takes_part) break;
       std::vector<float> data(static_cast<std::size_t>(count));
       const auto fill = [&] {
@@ -117,10 +117,12 @@ class Cases {
     for (std::size_t i = 0; i < sums.size(); ++i)
       right = right && sums[i] == ranks * (ranks + 1) / 2.0 * static_cast<double>(i);
     expect(right, "the sum of doubles of all ranks is another");
-    const std::string mine(static_cast<std::size_t>(world_.rank()), 'x');
+    const std::string mine(static_cast<std::size_t>(world_.rank()), static_cast<char>('a' + world_.rank()));
     const auto all = world_.gather_host(mine, 1);
-    for (std::size_t r = 0; r < all.size(); ++r)
-      expect(all[r].size() == r, "rank " + std::to_string(r) + " gave other bytes");
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      expect(std::string(all[r].begin(), all[r].end()) == std::string(r, static_cast<char>('a' + r)),
+             "rank " + std::to_string(r) + " gave other bytes");
+    }
     expect(all.size() == (world_.rank() == 1 ? static_cast<std::size_t>(ranks) : 0),
            "the wrong rank has what was gathered");
   }
