@@ -152,6 +152,7 @@ check: test check-emulator mutants
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' \
+	  'test/scripts/get_data_test.sh' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  "$(BUILD)/test_pipeline --gtest_also_run_disabled_tests --gtest_filter='SearchProperties.DISABLED_*'" \
