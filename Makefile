@@ -209,10 +209,12 @@ check-includes:
 
 # For clangd and other tools that want to know how each file is compiled.
 INDEXED = $(foreach f,$(FOLDERS),$(call sources,$(f))) train_gpt.cu $(wildcard kernels/cuda/*.cpp test/*/*.cpp test/*/*/*.cpp)
+EMULATED_HEADERS = -I$(EMULATOR_DIR)/include -I$(EMULATOR_DIR) $(EMULATOR_CUDA_INCLUDE:%=-isystem %)
 compile_commands.json: $(BUILD)/config.mk
 	@{ echo '['; for file in $(INDEXED); do \
+	  case $$file in test/cuda/*) headers='$(EMULATED_HEADERS)';; *) headers=;; esac; \
 	  printf ',\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' '$(CURDIR)' "$$file" \
-	    '$(CXX) $(CXXFLAGS_ALL) $(CUDA_CFLAGS) -x c++' "$$file"; \
+	    "$(CXX) $(CXXFLAGS_ALL) $$headers $(CUDA_CFLAGS) -x c++" "$$file"; \
 	done | tail -n +2; echo; echo ']'; } > $@
 	@echo "wrote $@"
 
