@@ -63,9 +63,13 @@ TEST(Documents, BadRowsAreNamed) {
   refused("{\"text\": \"cut", {"rows.jsonl", "line 2", "no JSON"});
   refused("{\"content\": \"x\"}", {"line 2", "no text \"text\"", "--field"});
   refused("{\"text\": 5}", {"line 2", "no text \"text\""});
+  refused("{\"text\": {\"en\": \"x\"}}", {"line 2", "no text \"text\""});
   refused("[\"text\"]", {"line 2", "no JSON object"});
   refused("{\"text\": \"\xFF\"}", {"line 2", "no JSON"});
   refused(std::string(100000, '['), {"line 2", "no JSON"});
+  write_bytes(folder / "good.jsonl", "{\"text\": \"1\"}\n{\"text\": \"2\"}\n");
+  write_bytes(folder / "rows.jsonl", "5\n");
+  EXPECT_REFUSED(texts_of({folder / "good.jsonl", folder / "rows.jsonl"}, {}), "rows.jsonl", "line 1,");
   write_bytes(folder / "a.gz", "x");
   EXPECT_REFUSED(texts_of({folder / "a.gz"}, {}), "a.gz", "gunzip");
 }
@@ -208,6 +212,32 @@ TEST(PrepareDocuments, GoesOnWhereItWasEnded) {
     EXPECT_EQ(read_bytes(manifest_path(request.train_file)), manifest);
     EXPECT_FALSE(std::filesystem::exists(request.train_file + ".journal"));
   }
+}
+
+// What was ended is begun anew where the outcome is another.
+TEST(PrepareDocuments, ABeginningOfAnotherPreparationIsNotUsed) {
+  const TemporaryFolder folder;
+  PrepareRequest request = small_request(folder);
+  request.batch_bytes = 3;
+  const Tokenizer tokenizer(byte_vocabulary());
+  int asked = 0;
+  const PrepareHooks ends = {{}, [&] { return ++asked >= 20; }};
+  const std::string name = tokenizer.vocabulary().name;
+  ASSERT_TRUE(prepare(request, tokenizer, ends).stopped);
+  ASSERT_TRUE(can_resume(request, name));
+  PrepareRequest other = request;
+  other.val_fraction = 0.5;
+  EXPECT_FALSE(can_resume(other, name));
+  other = request;
+  other.shard_tokens = 100;
+  EXPECT_FALSE(can_resume(other, name));
+  other = request;
+  other.documents.field = "content";
+  EXPECT_FALSE(can_resume(other, name));
+  // A text of the same size, changed within the same second.
+  const auto time = std::filesystem::last_write_time(folder / "c.txt");
+  std::filesystem::last_write_time(folder / "c.txt", time - std::chrono::nanoseconds(1));
+  EXPECT_FALSE(can_resume(request, name));
 }
 
 }  // namespace

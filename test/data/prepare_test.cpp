@@ -210,8 +210,12 @@ TEST(Manifest, IsRefusedWhenCorrupt) {
   EXPECT_REFUSED(read_manifest(folder / "a.bin"), path, "\"vocabulary\"", "many");
   broken("\"vocabulary\": 257", "\"vocabulary\": 0");
   EXPECT_REFUSED(read_manifest(folder / "a.bin"), path, "vocabulary 0");
+  broken("\"vocabulary\": 257", "\"vocabulary\": 2147483648");
+  EXPECT_REFUSED(read_manifest(folder / "a.bin"), path, "vocabulary 2147483648");
   broken("\"tokens\": 5", "\"tokens\": 6");
   EXPECT_REFUSED(read_manifest(folder / "a.bin"), path, "6 tokens", "holds 5");
+  broken("\"tokens\": 5", "\"tokens\": 4");
+  EXPECT_REFUSED(read_manifest(folder / "a.bin"), path, "4 tokens", "holds 5");
   broken("\"documents\"", "\"papers\"");
   EXPECT_REFUSED(read_manifest(folder / "a.bin"), path, "documents");
 }

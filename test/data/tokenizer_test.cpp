@@ -182,36 +182,47 @@ TEST(Tokenizer, RefusesIdsThatItDoesNotHave) {
 // ---- long texts -----------------------------------------------------------------------------------------------------
 
 // Segments of few bytes, so that guesses are often wrong: within words, runs of spaces, characters.
+void expect_ids_of_one_thread(const std::string& text, const char* name) {
+  const Tokenizer tokenizer(read_recorded(name));
+  const Ids expected = tokenizer.encode(text);
+  for (const std::size_t threads : {1U, 2U, 3U}) {
+    for (const std::size_t segment : {1U, 2U, 7U, 64U, 100000U}) {
+      std::vector<Encoder> encoders;
+      for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(tokenizer);
+      Ids ids;
+      std::size_t bytes = 0;
+      const auto take = [&](std::span<const std::int32_t> part, std::size_t part_bytes) {
+        ids.insert(ids.end(), part.begin(), part.end());
+        bytes += part_bytes;
+      };
+      encode_long_text(text, encoders, take, segment);
+      EXPECT_EQ(ids, expected) << name << ", " << threads << " threads, segments of " << segment;
+      EXPECT_EQ(bytes, text.size());
+
+      PieceCounts one;
+      count_pieces(text, encoders[0], one);
+      std::vector<PieceCounts> counts(threads);
+      count_long_text(text, encoders, counts, segment);
+      for (std::size_t i = 1; i < threads; ++i) counts[0].add(counts[i]);
+      EXPECT_EQ(counts[0].counts(), one.counts());
+    }
+  }
+}
+
 TEST(LongText, ThreadsGiveTheIdsOfOne) {
   const std::string text = recorded()["texts"][0].get<std::string>() + std::string(500, 'x') + std::string(300, ' ') +
                            "\n\n\n  \xF0\x9F\x9A\x80\xFF\xFE end <|endoftext|> more\n" + std::string(200, '\n') +
                            "tail";
-  for (const char* name : {"gpt2", "cl100k", "qwen"}) {
-    const Tokenizer tokenizer(read_recorded(name));
-    const Ids expected = tokenizer.encode(text);
-    for (const std::size_t threads : {1U, 2U, 3U}) {
-      for (const std::size_t segment : {1U, 2U, 7U, 64U, 100000U}) {
-        std::vector<Encoder> encoders;
-        for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(tokenizer);
-        Ids ids;
-        std::size_t bytes = 0;
-        const auto take = [&](std::span<const std::int32_t> part, std::size_t part_bytes) {
-          ids.insert(ids.end(), part.begin(), part.end());
-          bytes += part_bytes;
-        };
-        encode_long_text(text, encoders, take, segment);
-        EXPECT_EQ(ids, expected) << name << ", " << threads << " threads, segments of " << segment;
-        EXPECT_EQ(bytes, text.size());
+  for (const char* name : {"gpt2", "cl100k", "qwen"}) expect_ids_of_one_thread(text, name);
+}
 
-        PieceCounts one;
-        count_pieces(text, encoders[0], one);
-        std::vector<PieceCounts> counts(threads);
-        count_long_text(text, encoders, counts, segment);
-        for (std::size_t i = 1; i < threads; ++i) counts[0].add(counts[i]);
-        EXPECT_EQ(counts[0].counts(), one.counts());
-      }
-    }
+// No line ends, so that segments begin within words and characters.
+TEST(LongText, OneLine) {
+  std::string text;
+  for (int word = 0; word < 60; ++word) {
+    text += std::string(static_cast<std::size_t>(word % 9), 'a') + (word % 3 == 0 ? "\u00e9\u20ac" : "") + "bc ";
   }
+  for (const char* name : {"gpt2", "cl100k", "qwen"}) expect_ids_of_one_thread(text, name);
 }
 
 // ---- learning -------------------------------------------------------------------------------------------------------
