@@ -87,6 +87,7 @@ TEST(TrainValSplit, TakesEveryTenthDocument) {
     const auto parts = split.parts(i, "text");
     EXPECT_EQ(std::string(parts.train) + std::string(parts.validation), "text");
     EXPECT_TRUE(parts.train.empty() || parts.validation.empty());
+    EXPECT_EQ(parts.train.empty(), i % 10 == 9) << i;
     validating += parts.train.empty() ? 1 : 0;
   }
   EXPECT_EQ(validating, 10);
@@ -163,6 +164,16 @@ TEST(PrepareDocuments, ShardsHoldTheSameTokensAsOneFile) {
   for (std::size_t i = 0; i + 1 < of_train.size(); ++i) EXPECT_EQ(TokenFile(of_train[i]).token_count(), 50);
   EXPECT_EQ(tokens_of(of_train), train);
 
+  // Of any size: some documents end with their shard.
+  for (int tokens = 3; tokens < 40; ++tokens) {
+    request.shard_tokens = tokens;
+    std::vector<std::string> full;
+    for (const std::string& path : prepare(request, tokenizer).files) {
+      if (path.find("train-") != std::string::npos) full.push_back(path);
+    }
+    for (std::size_t i = 0; i + 1 < full.size(); ++i) EXPECT_EQ(TokenFile(full[i]).token_count(), tokens);
+  }
+
   // A later preparation with fewer shards leaves none of these.
   request.shard_tokens = 1000;
   const PrepareSummary fewer = prepare(request, tokenizer);
@@ -181,6 +192,14 @@ TEST(PrepareDocuments, WideIdsWhereTheVocabularyNeedsThem) {
   EXPECT_EQ(TokenFile(request.train_file).bytes_per_token(), 4);
   EXPECT_EQ(tokens_of({request.train_file})[0], 70000);
   EXPECT_EQ(tokens_of({request.train_file})[1], 'r');
+  // 65536 ids fit into two bytes, one more does not.
+  for (const int size : {65536, 65537}) {
+    vocabulary.tokens.resize(static_cast<std::size_t>(size));
+    vocabulary.tokens.back() = "<|endoftext|>";
+    vocabulary.end_of_text = size - 1;
+    prepare(request, Tokenizer(vocabulary));
+    EXPECT_EQ(TokenFile(request.train_file).bytes_per_token(), size == 65536 ? 2 : 4);
+  }
 }
 
 // Ended at every possible moment, a preparation goes on to the very same files.

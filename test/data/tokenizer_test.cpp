@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -137,6 +138,12 @@ TEST(Tokenizer, ReadsTiktokensLists) {
   EXPECT_REFUSED(read_vocabulary(folder / "own.tiktoken"), "own.tiktoken", "--pattern", "cl100k");
   const Tokenizer tokenizer(read_vocabulary(folder / "own.tiktoken", "cl100k"));
   EXPECT_EQ(tokenizer.end_of_text(), 260);
+  std::vector<std::array<std::int32_t, 3>> merges;
+  for (const Vocabulary::Merge& merge : tokenizer.vocabulary().merges) {
+    merges.push_back({merge.left, merge.right, merge.result});
+  }
+  EXPECT_EQ(merges, (std::vector<std::array<std::int32_t, 3>>{
+                        {'a', 'b', 256}, {'b', 'c', 257}, {'a', 257, 258}, {256, 'c', 258}}));
   EXPECT_EQ(tokenizer.encode("abc"), (Ids{258}));
   EXPECT_EQ(tokenizer.encode("zabcbc"), (Ids{'z', 258, 257}));
   EXPECT_EQ(tokenizer.encode("xyz"), (Ids{259})) << "a whole piece";
@@ -145,6 +152,7 @@ TEST(Tokenizer, ReadsTiktokensLists) {
   write_bytes(folder / "cl100k_base.tiktoken", list);
   const Tokenizer known(read_vocabulary(folder / "cl100k_base.tiktoken"));
   EXPECT_EQ(known.vocabulary().patterns, (std::vector<std::string>{pattern_named("cl100k")}));
+  EXPECT_EQ(known.end_of_text(), 100257) << "of the published list, which has gaps";
   for (const char* bad : {"YWI= x", "YWI=", "YW!= 5", "YWI 5", "YWI= -1", "YWI= 99999999", "YWI= 256 7"}) {
     write_bytes(folder / "own.tiktoken", list + bad + "\n");
     EXPECT_REFUSED(read_vocabulary(folder / "own.tiktoken", "gpt2"), "own.tiktoken");

@@ -33,13 +33,15 @@ class Cases {
   }
 
   void short_message() {
-    open(world_);
+    // On a communicator of its own, where nothing follows the failure.
+    const auto pair = world_.split(0, world_.rank());
+    open(*pair);
     std::vector<char> buffer(128);
-    if (world_.rank() == 0) world_.await(world_.send(0, buffer.data(), 96));
+    if (world_.rank() == 0) pair->await(pair->send(0, buffer.data(), 96));
     if (world_.rank() == 1) {
       std::string message;
       try {
-        world_.await(world_.receive(0, buffer.data(), 128));
+        pair->await(pair->receive(0, buffer.data(), 128));
       } catch (const std::runtime_error& error) {
         message = error.what();
       }
@@ -77,34 +79,37 @@ class Cases {
     return sum;
   }
 
-  // Three ranks: some elements, and one more than a slice of each.
+  // Of all ranks, and of three: some elements, and one more than a slice of each.
   void sums_in_rank_order() {
+    expect_sums_in_rank_order(world_, 1000);
     const bool takes_part = world_.rank() < 3;
     const auto three = world_.split(takes_part ? 1 : 0, world_.rank());
     for (const std::int64_t count : {std::int64_t{5}, std::int64_t{1000}, 3 * (std::int64_t{1} << 19) + 1}) {
-      if (!takes_part) break;
-      std::vector<float> data(static_cast<std::size_t>(count));
-      const auto fill = [&] {
-        for (std::int64_t i = 0; i < count; ++i) data[static_cast<std::size_t>(i)] = share(three->rank(), i);
-      };
-      fill();
-      three->await(three->all_reduce(data.data(), count));
-      std::int64_t differing = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
-        differing += data[static_cast<std::size_t>(i)] != sum_in_rank_order(3, i) ? 1 : 0;
-      }
-      expect(differing == 0,
-             std::to_string(differing) + " of " + std::to_string(count) + " sums are not in rank order");
-      fill();
-      three->await(three->reduce_scatter(data.data(), count));
-      const auto [begin, end] = Communicator::piece(count, three->rank(), 3);
-      differing = 0;
-      for (std::int64_t i = begin; i < end; ++i) {
-        differing += data[static_cast<std::size_t>(i)] != sum_in_rank_order(3, i) ? 1 : 0;
-      }
-      expect(differing == 0, "a piece of a reduce-scatter is not the sum in rank order");
+      if (takes_part) expect_sums_in_rank_order(*three, count);
     }
     world_.barrier();
+  }
+
+  void expect_sums_in_rank_order(Communicator& ranks, std::int64_t count) {
+    std::vector<float> data(static_cast<std::size_t>(count));
+    const auto fill = [&] {
+      for (std::int64_t i = 0; i < count; ++i) data[static_cast<std::size_t>(i)] = share(ranks.rank(), i);
+    };
+    const auto check = [&](const std::string& what, std::int64_t begin, std::int64_t end) {
+      std::int64_t differing = 0;
+      for (std::int64_t i = begin; i < end; ++i) {
+        differing += data[static_cast<std::size_t>(i)] != sum_in_rank_order(ranks.size(), i) ? 1 : 0;
+      }
+      expect(differing == 0, what + " of " + std::to_string(ranks.size()) + " ranks: " + std::to_string(differing) +
+                                 " of " + std::to_string(count) + " sums are not in rank order");
+    };
+    fill();
+    ranks.await(ranks.all_reduce(data.data(), count));
+    check("all-reduce", 0, count);
+    fill();
+    ranks.await(ranks.reduce_scatter(data.data(), count));
+    const auto [begin, end] = Communicator::piece(count, ranks.rank(), ranks.size());
+    check("reduce-scatter", begin, end);
   }
 
   void host_sums_and_gathers() {
