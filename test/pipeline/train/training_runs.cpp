@@ -59,6 +59,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
+  request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.precision = device.precision();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
