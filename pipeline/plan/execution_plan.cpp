@@ -92,6 +92,7 @@ class RankPlanner {
                    .B = request_.batch.rows,
                    .T = request_.batch.seq_len,
                    .head = request_.head,
+                   .chunks = request_.head_chunks,
                    .recompute = {}};
     if (!request_.recompute.empty()) {
       stage.shape.recompute.assign(request_.recompute.begin() + range.first, request_.recompute.begin() + range.last);
