@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/disk_space.h"
 #include "commands/run/results.h"
 #include "commands/run/run_tokenizer.h"
 #include "model/range_file.h"
@@ -122,6 +123,14 @@ RunInputs open_inputs(Session& session, const Options& options, RunFolder* folde
   session.together([&] { open_files(session, options, inputs); });
   session.agree([&] { return files_seen(options, inputs); });
   if (!options.run.resume.empty()) choose_checkpoint(session, options, inputs);
+  if (options.command == Command::train && !session.is_timed()) {
+    session.together([&] {
+      if (!session.is_first()) return;
+      const DiskSpace space = disk_space(options.run.output, options.run);
+      for (std::string& note : check_disk_space(space, options.run, inputs.model, inputs.val_data.has_value()))
+        inputs.notices.push_back(std::move(note));
+    });
+  }
   return inputs;
 }
 

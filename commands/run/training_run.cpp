@@ -13,6 +13,8 @@
 #include "commands/run/command_line.h"
 #include "commands/run/ids_as_text.h"
 #include "commands/run/multiple_choice.h"
+#include "commands/run/overwritten.h"
+#include "commands/run/run_saves.h"
 #include "commands/run/run_tokenizer.h"
 #include "commands/run/step_meter.h"
 #include "data/sample_order.h"
@@ -96,16 +98,12 @@ void answer(TrainingRun& run, std::int64_t step) {
   run.log->multiple_choice(step, result);
 }
 
-void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
-  const double begin = monotonic_seconds();
-  CheckpointManifest manifest = run.inputs.manifest;
-  manifest.step = steps_taken;
-  if (std::isfinite(loss)) manifest.loss = loss;
-  ++run.inputs.manifest.counter;
-  const std::string folder = write_checkpoint(*run.trainer, run.session.world(), run.options.run.output, manifest,
-                                              run.options.run.keep, run.inputs.tokenizer);
-  run.stopping.checkpoint_took(monotonic_seconds() - begin);
-  run.log->text("checkpoint written to " + folder);
+double validate_and_keep_best(TrainingRun& run, std::int64_t step) {
+  const double loss = validate(run, step);
+  if (step > 0 && run.best->is_better(loss)) {  // what it began with is no result
+    save_best(run, step, loss, /*goes_on=*/step < run.options.run.steps);
+  }
+  return loss;
 }
 
 void save_model(TrainingRun& run) {
@@ -123,6 +121,7 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
   save_model(run);
   const std::string command =
       command_that_goes_on(own_command_line(), run.session.world().size(), run.options.run.output);
+  if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->stopped(steps_taken, why);
   run.log->essential("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
                      counted(run.options.run.steps, "step") + (run.computes() ? "; to go on: " + command : ""));
@@ -130,11 +129,12 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
 }
 
 void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redone_steps) {
-  if (run.inputs.val_data) validate(run, run.options.run.steps);
+  if (run.inputs.val_data) validate_and_keep_best(run, run.options.run.steps);
   if (!run.inputs.questions.empty()) answer(run, run.options.run.steps);
   if (run.options.run.sample_every > 0) show_sample(run, run.options.run.steps);
   meter.show_results();
   save_model(run);
+  if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->end(run.computes() ? run.trainer->parameter_hash() : "", last_loss,
                run.optimistic() ? std::optional(redone_steps) : std::nullopt);
   run.state->finish();
@@ -149,6 +149,7 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
     run.log->failed(failure.what());
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
+    finish_saving(run);
     if (run.session.is_first()) {
       const std::string newest = newest_checkpoint(run.options.run.output);
       std::fprintf(stderr, "train_gpt: error: %s%s\n", printable(failure.what()).c_str(),
@@ -213,7 +214,7 @@ int train(TrainingRun& run) try {
   run.log->begin_steps();
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
-    if (validates(step) && rising.notices(validate(run, step))) {
+    if (validates(step) && rising.notices(validate_and_keep_best(run, step))) {
       run.log->text("note: validation loss has risen for 3 evaluations: overfitting");
     }
     if (answers(step)) answer(run, step);
@@ -240,10 +241,11 @@ int train(TrainingRun& run) try {
     run.stopping.step_took(result.ms / 1000);
     verdict = run.stopping.read(result.votes, verdict.stop);
     redone_steps += result.redone ? 1 : 0;
+    go_on_saving(run, result.votes);
     // An optimistic step may have begun the next one, which is then the last.
     const bool ends = last || (!verdict.stop.empty() && !goes_ahead);
     if (run.computes() && (saves || ends || (verdict.checkpoint && !goes_ahead))) {
-      save_checkpoint(run, step + 1, loss);
+      save_checkpoint(run, step + 1, loss, /*goes_on=*/!ends);
       verdict.checkpoint = false;
     }
     if (ends && step + 1 < wanted.steps) {
@@ -261,6 +263,7 @@ int evaluate(TrainingRun& run) try {
   double loss = std::numeric_limits<double>::quiet_NaN();
   if (run.inputs.val_data) loss = validate(run, 0);
   if (!run.inputs.questions.empty()) answer(run, 0);
+  if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->end(run.trainer->parameter_hash(), loss);
   run.state->finish();
   return 0;

@@ -1,4 +1,5 @@
 // From inputs and plan to a rank that is ready to step: memory, parameters, hooks, prediction.
+#include <algorithm>
 #include <cstdio>
 #include <numeric>
 
@@ -33,8 +34,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
     : session(s), options(o), inputs(i), decided(d), plan(d.plan()), stopping(o.run, s.is_first(), begun) {
   session.together([&] {
     if (inputs.folder != nullptr) {
-      for (std::string& note : inputs.folder->begin(inputs.resumed.manifest.step))
-        inputs.notices.push_back(std::move(note));
+      for (std::string& note : inputs.folder->begin(inputs.resumed)) inputs.notices.push_back(std::move(note));
     }
     const bool goes_on = inputs.folder != nullptr && inputs.folder->continues();
     log = std::make_unique<RunLog>(options.run.output, session.is_first(), /*append=*/goes_on,
@@ -44,18 +44,33 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   groups = make_groups(session.world(), inputs.layout, plan);
   session.together(
       [&] { trainer = std::make_unique<Trainer>(session.device(), groups, plan, optimizer_settings(options)); });
+  const auto& ranks = plan.ranks;
+  if (std::any_of(ranks.begin(), ranks.end(), [](const RankPlan& rank) { return rank.copy_bytes > 0; })) {
+    session.together([&] {
+      copy = std::make_unique<StateCopy>(session.device(), trainer->memory(), inputs.model, groups.owns_parameters());
+      background = std::make_unique<BackgroundSaving>(session.world(), *copy, inputs.model);
+    });
+  }
   trainer->open();
   install_hooks();
   if (trains()) log->start(start_facts(), options);
   if (inputs.folder != nullptr) log->text("run " + inputs.folder->run() + " in " + inputs.folder->path());
   log->text(session.resources());
   log->text(model_line(inputs.model, plan.request.batch));
+  if (!decided.notice.empty()) inputs.notices.push_back(decided.notice);
   for (const std::string& notice : inputs.notices) log->essential("note: " + notice);
   if (!decided.choice.schedule_reason.empty()) log->text(decided.choice.schedule_reason);
   log->text(partition_table(decided.choice, decided.unit_costs));
   log->text(memory_table(plan));
   if (session.on_gpus()) log->text(multiprocessor_line(plan));
   if (computes()) fill_parameters();
+  if (trains() && inputs.val_data) {
+    session.together([&] {
+      best.emplace(options.run.output,
+                   validation_measure(*inputs.val_data, options.run.val_batches, plan.request.batch.step_rows()));
+    });
+    best->find(session.world());
+  }
   if (trains()) predict();
 }
 
@@ -97,7 +112,11 @@ void TrainingRun::install_hooks() {
                                         [this] { return trainer->doing(); });
   trainer->set_hooks([this] { watchdog->while_computing(); }, [this] { watchdog->while_waiting(); });
   trainer->set_max_skipped(options.run.max_skipped);
-  trainer->set_votes([this] { return stopping.votes(); });
+  trainer->set_votes([this] {
+    Votes votes = stopping.votes();
+    votes[kSavingIsReady] = background && background->ready() ? 1 : 0;
+    return votes;
+  });
   ActionDelays delays(session.delays(), session.world().rank());
   const bool timed = session.is_timed();
   if (!timed && !delays.any()) return;

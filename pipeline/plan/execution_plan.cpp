@@ -93,6 +93,7 @@ class RankPlanner {
                    .T = request_.batch.seq_len,
                    .head = request_.head,
                    .chunks = request_.head_chunks,
+                   .caches = request_.caches,
                    .recompute = {}};
     if (!request_.recompute.empty()) {
       stage.shape.recompute.assign(request_.recompute.begin() + range.first, request_.recompute.begin() + range.last);
@@ -105,6 +106,7 @@ class RankPlanner {
     stage.before = message_bytes(stage.shape, request_.precision, range.first);
     stage.behind = message_bytes(stage.shape, request_.precision, range.last);
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
+    for (const StagePlan& before : plan_.stages) stage.cache_offset += before.bytes.cache;
     plan_.stages.push_back(std::move(stage));
   }
 

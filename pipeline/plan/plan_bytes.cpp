@@ -35,6 +35,7 @@ const char* line_name(MemoryUse use) {
                                                                   "AdamW second moment",
                                                                   "",
                                                                   "message buffers",
+                                                                  "keys and values",
                                                                   "tokens and losses",
                                                                   "scratch",
                                                                   "kernel workspace",
@@ -94,7 +95,11 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   }
   line(MemoryUse::messages, ring_bytes(plan));
   const std::int64_t numbers = aligned(request.batch.micro_batch_tokens() * kFloat);  // of one micro-batch
-  const std::int64_t logits = request.batch.rows * request.model.padded_vocab() * element_size(request.precision);
+  std::int64_t cache = 0;
+  for (const StagePlan& stage : plan.stages) cache += stage.bytes.cache;
+  line(MemoryUse::cache, cache);
+  const std::int64_t logits =
+      (request.caches ? 1 : request.batch.rows) * request.model.padded_vocab() * element_size(request.precision);
   line(MemoryUse::tokens, (plan.tokens.count() + plan.targets.count() + plan.losses.count()) * numbers +
                               (plan.gives_logits ? aligned(logits) : 0));
   line(MemoryUse::scratch, plan.scratch_bytes);
@@ -112,6 +117,11 @@ std::int64_t RankPlan::total_bytes() const {
   std::int64_t total = 0;
   for (const MemoryLine& line : memory) total += line.bytes;
   return total;
+}
+
+std::int64_t copy_bytes_of(const RankPlan& rank) {
+  return rank.bytes_of(MemoryUse::parameters) + rank.bytes_of(MemoryUse::first_moment) +
+         rank.bytes_of(MemoryUse::second_moment);
 }
 
 namespace {
@@ -161,6 +171,9 @@ std::string memory_table(const Plan& plan) {
   row("live micro-batches", [](const RankPlan& r) { return std::to_string(r.live_micro_batches); });
   for (const std::string& name : names) row(name, [&](const RankPlan& r) { return cell(r, name); });
   row("total", [](const RankPlan& r) { return format_bytes(r.total_bytes()); });
+  if (std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& r) { return r.copy_bytes > 0; })) {
+    row("checkpoint copy, on host", [](const RankPlan& r) { return format_bytes(r.copy_bytes); });
+  }
   if (columns < plan.ranks.size()) {
     const auto largest =
         std::max_element(plan.ranks.begin(), plan.ranks.end(),

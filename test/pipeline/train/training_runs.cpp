@@ -58,6 +58,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
+  request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.precision = device.precision();
   request.head_chunks = device.head_chunks();
