@@ -2,33 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace train_gpt {
 namespace {
-
-// In floats, 1e8 + 1 is 1e8: the order of the sum decides.
-float share(int rank, std::int64_t i) {
-  const float values[] = {1, 1e8F, -1e8F, 3};
-  return values[static_cast<std::size_t>(rank + i) % 4];
-}
-
-TEST(LocalCommunicator, SumsRunInRankOrder) {
-  constexpr std::int64_t kCount = 1000;
-  run_local_ranks(4, [](Communicator& world) {
-    std::vector<float> data(kCount);
-    for (std::int64_t i = 0; i < kCount; ++i) data[static_cast<std::size_t>(i)] = share(world.rank(), i);
-    world.await(world.all_reduce(data.data(), kCount));
-    for (std::int64_t i = 0; i < kCount; ++i) {
-      float sum = share(0, i);
-      for (int r = 1; r < 4; ++r) sum += share(r, i);
-      if (data[static_cast<std::size_t>(i)] != sum) throw std::logic_error("element " + std::to_string(i));
-    }
-  });
-}
 
 TEST(LocalCommunicator, AMessageOfAnotherSizeIsAnError) {
   for (const std::int64_t sent : {96, 160}) {
