@@ -228,7 +228,8 @@ Schedule Reader::read(std::string_view text) {
       refuse(name_, "row " + std::to_string(at.row) + " holds no action: every rank needs some, and rows are ranks");
     }
   }
-  Schedule schedule(placement(), highest_micro_batch_.micro_batch + 1);
+  Placement checked = placement();  // first, since the highest number there is may be the largest of its type
+  Schedule schedule(std::move(checked), highest_micro_batch_.micro_batch + 1);
   schedule.name = name_;
   schedule.lists = std::move(lists_);
   return schedule;

@@ -103,6 +103,7 @@ TEST(ScheduleCsv, RefusesNonsenseByRowAndCell) {
       {"0F0,0B0\n0F1,0B1\n", "row 2, cell 1: `0F1` is of a stage that row 1 computes already"},
       {"0F0,0B0\n2F0,2B0\n", "row 2, cell 1: `2F0` names stage 2, but stage 1 is nowhere"},
       {"0F0,0B0,2147483647F0\n", "names stage 2147483647, but the file has only 3 actions"},
+      {"0F0,0B0,0F2147483647\n", "names micro-batch 2147483647, but the file has only 3 actions"},
       {"0F0,0B0,0F2147483646\n", "names micro-batch 2147483646, but the file has only 3 actions"},
       {"0F0,(0F1;0F2)OVERLAP_F_B\n", "row 1, cell 2: `(0F1;0F2)OVERLAP_F_B` is no fused pair"},
       {"0F0,(0F1)OVERLAP_F_B\n", "is no fused pair"},
