@@ -1,5 +1,6 @@
 #include "commands/run/inputs.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
@@ -68,7 +69,10 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   }
   if (!options.data.val_data.empty()) {
     inputs.val_data.emplace(options.data.val_data, "--val-data", batch.seq_len, inputs.model.vocab);
-    inputs.val_data->require_batches(options.run.val_batches, batch.step_rows());
+    constexpr std::int64_t kUsual = 4;
+    const std::int64_t there = inputs.val_data->window_count() / batch.step_rows();
+    inputs.val_batches = options.run.val_batches.value_or(std::clamp<std::int64_t>(there, 1, kUsual));
+    inputs.val_data->require_batches(inputs.val_batches, batch.step_rows());
   }
   if (!session.is_timed()) open_tokenizer(options, inputs);
   optimizer_settings(options);

@@ -52,7 +52,7 @@ double bytes_per_target(const TokenDataset& data, std::int64_t windows, const To
 // The loss in bits over the bytes of the same text: what models of different tokenizers can be compared by.
 std::optional<double> bits_per_byte(const TrainingRun& run, double loss) {
   if (!run.inputs.tokenizer) return std::nullopt;
-  const std::int64_t windows = run.options.run.val_batches * run.plan.request.batch.step_rows();
+  const std::int64_t windows = run.inputs.val_batches * run.plan.request.batch.step_rows();
   const double bytes = bytes_per_target(*run.inputs.val_data, windows, *run.inputs.tokenizer);
   if (bytes == 0) return std::nullopt;
   return loss / std::log(2.0) / bytes;
@@ -65,14 +65,14 @@ double validate(TrainingRun& run, std::int64_t step) {
   run.state->set_stepping(true);
   Batch batch;
   double sum = 0;
-  for (std::int64_t k = 0; k < run.options.run.val_batches; ++k) {
+  for (std::int64_t k = 0; k < run.inputs.val_batches; ++k) {
     run.trainer->read_batch(
         batch, [&](std::int32_t* out, std::int64_t row) { data.read_inputs(out, k * rows + row); },
         [&](std::int32_t* out, std::int64_t row) { data.read_targets(out, k * rows + row); });
     sum += run.trainer->validate(batch);
   }
   run.state->set_stepping(false);
-  const double loss = sum / static_cast<double>(run.options.run.val_batches);
+  const double loss = sum / static_cast<double>(run.inputs.val_batches);
   run.log->validation(step, loss, bits_per_byte(run, loss));
   return loss;
 }

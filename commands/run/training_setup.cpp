@@ -14,19 +14,23 @@
 namespace train_gpt {
 namespace {
 
-// The costs of a rank on its own decide nothing, so they are not measured: what operation counts say, at the speed that
-// matrix products have here.
-void scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
+// What operation counts say, at the speed that matrix products have here. Returns the milliseconds of a micro-batch.
+double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
   const auto flops =
       static_cast<double>(flops_per_token(request.model, request.batch.seq_len) * request.batch.micro_batch_tokens());
   double sum = 0;
   for (const auto* kind : {&costs.forward, &costs.input, &costs.weight}) sum += std::reduce(kind->begin(), kind->end());
-  if (sum <= 0) return;
+  if (sum <= 0) return 0;
   const double factor = flops / flops_per_second * 1000 / sum;
   for (auto* kind : {&costs.forward, &costs.input, &costs.weight, &costs.fused}) {
     for (double& ms : *kind) ms *= factor;
   }
+  return sum * factor;
 }
+
+// The costs of a rank on its own decide nothing. Where a micro-batch takes longer than this they are not measured
+// either; below it measuring is over at once, and small products are far from the speed of large ones.
+constexpr double kNotMeasuredFromMs = 100;
 
 }  // namespace
 
@@ -67,7 +71,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   if (trains() && inputs.val_data) {
     session.together([&] {
       best.emplace(options.run.output,
-                   validation_measure(*inputs.val_data, options.run.val_batches, plan.request.batch.step_rows()));
+                   validation_measure(*inputs.val_data, inputs.val_batches, plan.request.batch.step_rows()));
     });
     best->find(session.world());
   }
@@ -135,9 +139,10 @@ void TrainingRun::install_hooks() {
 void TrainingRun::predict() {
   planned = decided.choice.costs;
   const bool one_rank = plan.ranks.size() == 1;
-  if (one_rank && session.product_flops() && options.pipeline.profile.empty()) {
-    scale_to_speed(planned, plan.request, *session.product_flops());
-  } else if (plan.request.computes && options.pipeline.profile.empty()) {
+  const bool measures = plan.request.computes && options.pipeline.profile.empty();
+  const bool is_slow = measures && one_rank && session.product_flops() &&
+                       scale_to_speed(planned, plan.request, *session.product_flops()) > kNotMeasuredFromMs;
+  if (measures && !is_slow) {
     const StageCosts measured = trainer->measure_stages();
     planned.forward = measured.forward;
     planned.input = measured.input;

@@ -62,11 +62,10 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
   };
   run(0, "prepare --text " + folder / "text.txt" + " --output " + folder / "data" + " --vocab 300");
   const std::string out = folder / "out";
-  const std::string trained = run(
-      1,
-      "train --data " + folder / "data" + " --layers 1 --heads 2 --hidden 32 --seq-len 32 --max-seq-len 32" +
-          " --micro-batch-size 4 --micro-batches 2 --steps 40 --learning-rate 1e-2 --val-batches 1 --sample-every 40" +
-          " --multiple-choice " + folder / "questions.jsonl" + " --eval-every 20 --output " + out);
+  const std::string trained =
+      run(1, "train --data " + folder / "data" + " --layers 1 --heads 2 --hidden 32 --seq-len 32 --max-seq-len 32" +
+                 " --micro-batch-size 4 --micro-batches 2 --steps 40 --learning-rate 1e-2 --sample-every 40" +
+                 " --multiple-choice " + folder / "questions.jsonl" + " --eval-every 20 --output " + out);
   EXPECT_NE(trained.find(" the "), std::string::npos) << "a sample is text:\n" << trained;
   const std::string log = read_file(out + "/log.jsonl");
   const auto answers = events(log, "multiple_choice");
@@ -100,13 +99,16 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
                                     std::pair{2, "--micro-batches 4 --micro-batch-size 1 --schedule gpipe"}}) {
     const std::string evaluated =
         run(ranks, "evaluate --init " + out + " --val-data " + folder / "data/val.bin" +
-                       " --val-batches 1 --seq-len 32 --multiple-choice " + folder / "questions.jsonl " + more);
+                       " --val-batches 1 --seq-len 32 --multiple-choice test/data/questions.jsonl " + more);
     const std::size_t begin = evaluated.find("validation after");
-    const std::size_t end = evaluated.find("per byte", evaluated.find("multiple choice, 2 questions"));
+    const std::size_t end = evaluated.find("per byte", evaluated.find("multiple choice, 20 questions"));
     ASSERT_NE(end, std::string::npos) << evaluated;
     lines.push_back(evaluated.substr(begin, end - begin));
   }
   EXPECT_EQ(lines[0], lines[1]);
+  const std::string answers_alone =
+      run(1, "evaluate --init " + out + " --seq-len 32 --multiple-choice test/data/questions.jsonl");
+  EXPECT_EQ(answers_alone.find("nan"), std::string::npos) << answers_alone;
   EXPECT_NE(lines[0].find("bits per byte"), std::string::npos);
 }
 
