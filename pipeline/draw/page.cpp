@@ -58,7 +58,7 @@ d.ranks.forEach((list, rank) => list.forEach((a, i) => {
   all.push(it);
   made[kind(it.op)][key(it.stage, it.mb)] = it;
 }));
-const joins = (it, other) => { if (other) { it.needs.push(other); other.feeds.push(it); } };
+const joins = (it, other) => { if (other && !it.needs.includes(other)) { it.needs.push(other); other.feeds.push(it); } };
 let before = null;
 for (const it of all) {
   const s = d.stages[it.stage];

@@ -143,7 +143,7 @@ TEST(WhatIf, WithoutJitterIsWhatTheMeansTake) {
   truth.jitter = 0.3;
   const WhatIf what_if(recorded(truth, 200));
   expect_within(what_if.makespan_if(what_if.without_jitter()), makespan(truth), 0.01);
-  EXPECT_GT(what_if.replayed_ms(), 1.02 * makespan(truth));
+  EXPECT_GT(what_if.replayed_ms(), 1.001 * makespan(truth));
 }
 
 TEST(WhatIf, StepsOfOtherListsAreRefused) {
