@@ -12,16 +12,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The tokens of test/model/recorded/record_gpt2.py, in llm.c's layout.
-std::string recorded_tokens() {
-  constexpr int kTokens = 20 * 4 * 16 + 1;
-  const std::int32_t header[256] = {20240520, 1, kTokens};
+// Ids in llm.c's layout, the i-th is id(i).
+template <typename Id>
+std::string token_file(int tokens, const Id& id) {
+  const std::int32_t header[256] = {20240520, 1, tokens};
   std::string file(reinterpret_cast<const char*>(header), sizeof header);
-  for (int i = 0; i < kTokens; ++i) {
-    const auto id = static_cast<std::uint16_t>(i % 5 != 0 ? (i * i + 3 * i) % 47 : 7 * i % 61);
-    file.append(reinterpret_cast<const char*>(&id), sizeof id);
+  for (int i = 0; i < tokens; ++i) {
+    const auto token = static_cast<std::uint16_t>(id(i));
+    file.append(reinterpret_cast<const char*>(&token), sizeof token);
   }
   return file;
+}
+
+// The tokens of test/model/recorded/record_gpt2.py.
+std::string recorded_tokens() {
+  return token_file(20 * 4 * 16 + 1, [](int i) { return i % 5 != 0 ? (i * i + 3 * i) % 47 : 7 * i % 61; });
 }
 
 TEST(TextModel, TrainsAModelOfTransformersAsPyTorchDoes) {
@@ -42,6 +47,24 @@ TEST(TextModel, TrainsAModelOfTransformersAsPyTorchDoes) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       EXPECT_NEAR(steps[i].at("loss").get<double>(), expected[i].get<double>(), 5e-5) << "step " << i;
     }
+  }
+}
+
+// What is validated has nothing of what is trained on, or all of it.
+TEST(TextModel, SaysOnceThatValidationLossRises) {
+  const Folder folder;
+  const std::string known = token_file(1000, [](int i) { return i % 4; });
+  const std::string strange = token_file(100, [](int i) { return 8 + i % 5; });
+  write_file(folder / "known.bin", known.data(), known.size());
+  write_file(folder / "strange.bin", strange.data(), strange.size());
+  for (const auto& [validated, times] : {std::pair{"strange.bin", 1}, {"known.bin", 0}}) {
+    const ProgramRun run = run_program(
+        1, "train --train-data " + folder / "known.bin" + " --val-data " + folder / validated +
+               " --vocab 16 --layers 1 --heads 1 --hidden 16 --seq-len 8 --max-seq-len 8 --micro-batch-size 4" +
+               " --micro-batches 1 --steps 20 --val-every 2 --learning-rate 1e-2 --output " + folder / validated +
+               "-out");
+    ASSERT_EQ(run.status, 0) << run.output;
+    EXPECT_EQ(count(run.output, "validation loss has risen for 3 evaluations: overfitting"), times) << run.output;
   }
 }
 
