@@ -46,6 +46,8 @@ int run(const Options& options) {
       return run_status(options);
     case Command::report:
       return run_report(options);
+    case Command::whatif:
+      return run_whatif(options);
   }
   throw std::logic_error("a command without a case");
 }

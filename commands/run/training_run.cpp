@@ -257,6 +257,7 @@ int train(TrainingRun& run) try {
         run.optimistic() && !last && !saves && !validates(step + 1) && !samples(step + 1) && !answers(step + 1);
 
     meter.align_clocks();
+    meter.hand_on_records();
     run.state->set_stepping(true);
     read_batch(batch, run, step);
     if (goes_ahead) read_batch(next, run, step + 1);
