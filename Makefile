@@ -110,10 +110,11 @@ $(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(CUDA_OBJECTS) $(LIBRARY)
 train_gpt: $(BUILD)/train_gpt
 	@ln -sf $(BUILD)/train_gpt train_gpt
 
-# ---- tests: one GoogleTest binary per folder of test/ -------------------------------------------------------------------
+# ---- tests: one GoogleTest binary per folder of test/, each with a time limit that names the test that hangs -------------
 SUITES := kernels model data pipeline commands
+TIME_LIMIT := $(BUILD)/test/time_limit.o
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(TIME_LIMIT) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
 	@echo "  link $$@"
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$(filter %.o,$$^) $$(LIBRARY) -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$(1)),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 endef
@@ -125,7 +126,7 @@ EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp test/$(
 
 # Every schedule over MPI, many cases in one job.
 MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(or $(PREFIX:%=%/usr/bin/mpirun.mpich),$(shell command -v mpirun.mpich || echo mpirun)))
-$(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
+$(BUILD)/test_mpi: $(call objects,test/mpi) $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
 

@@ -8,6 +8,12 @@
 
 namespace train_gpt {
 
+double model_flops_utilisation(const ModelConfig& model, std::int64_t seq_len, std::int64_t tokens, double ms,
+                               double peak_flops) {
+  const auto flops = static_cast<double>(tokens * flops_per_token(model, seq_len));
+  return flops / (ms / 1000) / peak_flops;
+}
+
 StepMeter::StepMeter(TrainingRun& run)
     : run_(run),
       records_(run.plan.ranks[static_cast<std::size_t>(run.groups.rank())].actions.size(),
@@ -55,8 +61,7 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   report.bubble = step_bubble(result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline)));
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
-    const double flops = static_cast<double>(report.tokens * flops_per_token(run_.inputs.model, batch.seq_len));
-    report.mfu = flops / (result.ms / 1000) / *peak;
+    report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
   }
   return report;
 }

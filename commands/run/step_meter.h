@@ -10,6 +10,11 @@
 
 namespace train_gpt {
 
+// Share of `peak_flops` (per second, of all devices together) that training on so many tokens in so many milliseconds
+// takes.
+double model_flops_utilisation(const ModelConfig& model, std::int64_t seq_len, std::int64_t tokens, double ms,
+                               double peak_flops);
+
 class StepMeter {
  public:
   explicit StepMeter(TrainingRun& run);  // allocates all that it will need; outlived by `run`

@@ -66,6 +66,8 @@ TEST(ModelConfig, ContradictorySizesAreRefusedWithARemedy) {
   expect_refused(config, "--vocab 0", "at least 1");
   config.vocab = 1LL << 31;
   expect_refused(config, "--vocab 2147483648", "below");
+  config.vocab = (1LL << 31) - 1;  // its padding would go beyond
+  expect_refused(config, "--vocab 2147483647", "below 2147483520");
   config = preset("d6");
   config.max_seq_len = 0;
   expect_refused(config, "--max-seq-len 0", "at least 1");
