@@ -150,7 +150,8 @@ check: test check-emulator mutants
 	  '$(WITHOUT_UCX_HOOKS) build-thread/test_mpi --local --full' '$(SWEEP) --full' '$(SWEEP) --delays' \
 	  '$(SWEEP) --synchronous-sends' '$(SWEEP) --optimistic --delays' '$(SWEEP) --optimistic --synchronous-sends' \
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
-	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
+	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' 'scripts/check_together.sh $(BUILD)/train_gpt' \
+	  'scripts/check_clock.sh $(BUILD)/train_gpt' '$(FUZZ_CHECK)' \
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' \
 	  'test/scripts/get_data_test.sh' \
@@ -171,6 +172,7 @@ include test/cuda/cuda_tests.mk
 include test/cuda/trainer_tests.mk
 endif
 include test/cuda/gpu_tests.mk
+include test/fuzz/fuzz.mk
 
 demo: train_gpt
 	@scripts/demo.sh ./train_gpt
@@ -226,7 +228,7 @@ help:
 	@cat scripts/make_help.txt
 
 clean:
-	@rm -rf build build-sanitize build-thread build-debug train_gpt compile_commands.json
+	@rm -rf build build-sanitize build-thread build-debug build-fuzz train_gpt compile_commands.json
 
 include test/mutants/mutants.mk
 

@@ -187,6 +187,7 @@ void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, s
       out[i] = from_bf16(bits);
     }
   }
+  file_->require_whole();
 }
 
 void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
@@ -251,6 +252,7 @@ void OptimizerFile::read_arenas(Device& device, float* first, float* second, con
                    device.to_device(first + place, in, count * kFloat);
                    device.to_device(second + place, in + moment_bytes(config_), count * kFloat);
                  });
+  file_.require_whole();
 }
 
 void create_optimizer_file(const std::string& path, const ModelConfig& config) {

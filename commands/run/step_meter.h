@@ -2,6 +2,8 @@
 #pragma once
 
 #include "commands/run/log.h"
+#include "commands/run/recorder.h"
+#include "commands/run/stragglers.h"
 #include "commands/run/training_run.h"
 #include "pipeline/measure/clock.h"
 #include "pipeline/measure/step_records.h"
@@ -20,6 +22,8 @@ class StepMeter {
   // Before a step. Hosts count time from different moments, and drift: every few seconds their clocks are compared.
   // Collective.
   void align_clocks();
+  // Likewise: hands records of steps on to rank 0. Collective.
+  void hand_on_records();
   // After it.
   StepReport report(std::int64_t step, const StepResult& result);
   // At the end: the table, --svg, --trace, report.html. Collective.
@@ -30,6 +34,8 @@ class StepMeter {
 
   TrainingRun& run_;
   StepRecords records_;
+  Recorder recorder_;
+  Stragglers stragglers_;
   double keeping_ms_ = 0;  // copying what was measured into the records, all steps together
   double steps_ms_ = 0;
   std::int64_t steps_taken_ = 0;

@@ -165,7 +165,7 @@ TEST_F(ScriptedLog, TheScreenShowsEveryNthStepAndQuietNothing) {
     log.validation(1, 2, 3.5);
     log.text("something");
     log.essential("note: a note");
-    log.end("0123456789abcdef", 2.5);
+    log.end("0123456789abcdef", 2.5, "rules");
   }
   shown = testing::internal::GetCapturedStdout();
   EXPECT_EQ(shown, "note: a note\nparameter_hash 0123456789abcdef  final loss 2.500000\n");
@@ -189,9 +189,10 @@ TEST_F(ScriptedLog, TheReportIsDrawnAtMostEveryTenSecondsAndSaysHowItEnded) {
   EXPECT_EQ(page().find("http-equiv='refresh'"), std::string::npos);
   log.failed("rank 1: the disk is full");
   EXPECT_NE(page().find("failed: rank 1: the disk is full"), std::string::npos);
-  log.end("0123456789abcdef", 2.5);
+  log.end("0123456789abcdef", 2.5, "rules");
   EXPECT_NE(page().find(">finished</span>"), std::string::npos);
   EXPECT_NE(page().find("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(events(read_file(folder_ / "log.jsonl"), "end").at(0).at("arithmetic"), "rules");
 }
 
 TEST_F(ScriptedLog, AReportThatCannotBeWrittenEndsNoRun) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <sstream>
+#include <string>
 
 #include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/recompute.h"
@@ -48,6 +49,28 @@ TEST(Choose, CutsByCostAndSaysWhatItGains) {
     EXPECT_LT(choice.predicted.makespan, *choice.uniform_makespan) << schedule;  // the head is heavy
     EXPECT_NE(beside_uniform_cut(choice.predicted.makespan, choice.uniform_makespan).find("a uniform cut"),
               std::string::npos);
+  }
+}
+
+// Between two parts of a head more is sent than between layers: prediction and executor have the same sizes.
+TEST(Choose, MessagesAreAsLongAsThePlanSendsThem) {
+  for (const char* schedule : {"1f1b", "zb-v"}) {
+    ChoiceRequest request = request_for(schedule, 2, 4);
+    request.cut = ChoiceRequest::Cut::list;
+    request.partition = std::string(schedule) == "zb-v" ? Partition{3, 15, 10, 10} : Partition{18, 20};
+    request.costs.links.bandwidth = {1};
+    const Choice choice = choose(request);
+    const Placement& placement = choice.plan.request.schedule.placement;
+    for (const RankPlan& rank : choice.plan.ranks) {
+      for (const StagePlan& stage : rank.stages) {
+        const auto s = static_cast<std::size_t>(stage.stage);
+        const int previous = placement.stages[s].previous;
+        if (previous < 0 || placement.stages[static_cast<std::size_t>(previous)].rank == rank.rank) continue;
+        EXPECT_EQ(choice.costs.activation[s].bytes, static_cast<double>(stage.before.of(ForwardUse::training)));
+        EXPECT_EQ(choice.costs.gradient[s].bytes, static_cast<double>(stage.before.backward));
+        EXPECT_DOUBLE_EQ(choice.costs.activation[s].transfer, choice.costs.activation[s].bytes / 1e6);
+      }
+    }
   }
 }
 
