@@ -16,18 +16,23 @@ float share(int rank, std::int64_t i) {
   return values[static_cast<std::size_t>(rank + i) % 4];
 }
 
-TEST(LocalCommunicator, SumsRunInRankOrder) {
+// Powers of two add in a balanced tree, others in rank order (kernels/sum_of_ranks.h).
+TEST(LocalCommunicator, SumsRunInATreeOrInRankOrder) {
   constexpr std::int64_t kCount = 1000;
-  run_local_ranks(4, [](Communicator& world) {
-    std::vector<float> data(kCount);
-    for (std::int64_t i = 0; i < kCount; ++i) data[static_cast<std::size_t>(i)] = share(world.rank(), i);
-    world.await(world.all_reduce(data.data(), kCount));
-    for (std::int64_t i = 0; i < kCount; ++i) {
-      float sum = share(0, i);
-      for (int r = 1; r < 4; ++r) sum += share(r, i);
-      if (data[static_cast<std::size_t>(i)] != sum) throw std::logic_error("element " + std::to_string(i));
-    }
-  });
+  const auto sum_of = [](int ranks, std::int64_t i) {
+    if (ranks == 4) return (share(0, i) + share(1, i)) + (share(2, i) + share(3, i));
+    return (share(0, i) + share(1, i)) + share(2, i);
+  };
+  for (const int ranks : {3, 4})
+    run_local_ranks(ranks, [&](Communicator& world) {
+      std::vector<float> data(kCount);
+      for (std::int64_t i = 0; i < kCount; ++i) data[static_cast<std::size_t>(i)] = share(world.rank(), i);
+      world.await(world.all_reduce(data.data(), kCount));
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        if (data[static_cast<std::size_t>(i)] != sum_of(ranks, i))
+          throw std::logic_error("element " + std::to_string(i));
+      }
+    });
 }
 
 TEST(LocalCommunicator, AMessageOfAnotherSizeIsAnError) {

@@ -34,8 +34,14 @@ TEST(HostMemory, ALimitMayBeMetExactly) {
   const Plan plan = two_ranks();
   const bool first = plan.ranks[0].total_bytes() > plan.ranks[1].total_bytes();
   const std::int64_t most = plan.ranks[first ? 0 : 1].total_bytes();
-  EXPECT_NO_THROW(check_memory_limit(plan, most));
-  EXPECT_REFUSED(check_memory_limit(plan, most - 1), first ? "rank 0 needs " : "rank 1 needs ", std::to_string(most));
+  ChoiceRequest request;
+  request.base = plan.request;
+  request.ranks = 2;
+  request.costs = estimated_cost_model(plan.request.model, plan.request.batch.seq_len, 2);
+  request.schedule = plan.request.schedule;
+  EXPECT_NO_THROW(check_memory_limit(plan, request, most));
+  EXPECT_REFUSED(check_memory_limit(plan, request, most - 1), first ? "rank 0 needs " : "rank 1 needs ",
+                 std::to_string(most));
 }
 
 // Without --threads and OMP_NUM_THREADS.

@@ -23,7 +23,7 @@ Plan plan_of(const Case& wanted) {
   request.model = {.layers = 3, .heads = 2, .hidden = 8, .vocab = wanted.vocab, .max_seq_len = 16};
   request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 8, .replicas = wanted.replicas};
   request.schedule = make_schedule({.name = wanted.schedule, .ranks = wanted.ranks, .micro_batches = 8});
-  if (request.schedule.placement.kind == Placement::Kind::bidirectional) request.batch.groups = 2;
+  request.batch.groups = wanted.replicas * request.directions();
   request.partition = uniform_partition(request.model, request.schedule.placement.depth());
   request.head = wanted.head;
   return make_plan(request);

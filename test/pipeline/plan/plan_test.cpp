@@ -85,8 +85,11 @@ TEST(Plan, GroupsAreUpToOnePerMicroBatch) {
   PlanRequest request = request_for("1f1b", 2, 4);
   request.batch.groups = 4;
   EXPECT_NO_THROW(make_plan(request));
-  request.batch.groups = 5;
-  EXPECT_REFUSED(make_plan(request), "--accumulation-groups 5", "1 .. 4");
+  for (const int groups : {3, 8}) {
+    request.batch.groups = groups;
+    EXPECT_REFUSED(make_plan(request), "--accumulation-groups " + std::to_string(groups), "a power of two",
+                   "at most the 4 micro-batches");
+  }
 }
 
 TEST(Plan, TwoDirectionsAreTheirOwnGroups) {
