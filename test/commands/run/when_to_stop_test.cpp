@@ -21,7 +21,7 @@ TEST(Stopping, LeavesTimeForAnotherStepAndItsCheckpoint) {
     Stopping stopping(run, /*first=*/true, monotonic_seconds() - passed);
     EXPECT_EQ(wish(stopping), "");
     stopping.step_took(10);
-    stopping.checkpoint_took(1, 20);  // twice 30 s: the last moment is after 940 s
+    stopping.checkpoint_took(5, 20);  // twice 30 s: the last moment is after 940 s
     EXPECT_EQ(wish(stopping), stops ? "--time-limit" : "") << passed;
   }
   const Stopping late(run, /*first=*/true, monotonic_seconds() - 1001);
@@ -35,7 +35,7 @@ TEST(Stopping, CheckpointsTakeAFiftiethOfTheTime) {
   run.checkpoint_seconds = 1e-9;
   Stopping stopping(run, /*first=*/true, monotonic_seconds());
   EXPECT_TRUE(stopping.read(stopping.votes(), "").checkpoint);
-  stopping.checkpoint_took(100, 1);
+  stopping.checkpoint_took(100, 100);
   EXPECT_FALSE(stopping.read(stopping.votes(), "").checkpoint) << "before 5000 s have passed";
 }
 
