@@ -15,7 +15,9 @@ namespace {
 std::string wish(const Stopping& stopping) { return stopping.read(stopping.votes(), "").stop; }
 
 TEST(Stopping, LeavesTimeForAnotherStepAndItsCheckpoint) {
+  const Folder folder;
   RunOptions run;
+  run.output = folder.path();
   run.time_limit = 1000;
   for (const auto& [passed, stops] : {std::pair{900.0, false}, std::pair{970.0, true}}) {
     Stopping stopping(run, /*first=*/true, monotonic_seconds() - passed);
