@@ -15,10 +15,11 @@ exec 2>/dev/null # the shell tells of every process that was killed
 seq 1 4000 >text
 "$program" prepare --text text --output tokens.bin >/dev/null || exit 1
 steps=24
+# The head of 5000 columns has three shards, which three and four ranks share.
 
 # start RANKS SCHEDULE FOLDER DELAY: in the background, in a process group of its own; $run is mpirun
 start() {
-  setsid "$mpirun" -n "$1" "$program" train --train-data tokens.bin --layers 3 --heads 2 --hidden 16 --seq-len 8 \
+  setsid "$mpirun" -n "$1" "$program" train --train-data tokens.bin --vocab 5000 --layers 3 --heads 2 --hidden 16 --seq-len 8 \
     --max-seq-len 8 --micro-batch-size 1 --micro-batches 4 --schedule "$2" --steps $steps --partition uniform --threads 1 \
     --checkpoint-every 2 --keep 2 --val-data tokens.bin --val-every 5 --val-batches 1 --resume auto --output "$3" $4 \
     </dev/null >printed 2>&1 &

@@ -77,8 +77,9 @@ TEST_F(Stops, EachSignalToTheLauncherToOneRankAndToEveryProcess) {
   }
 }
 
-// The processes of a run in this folder that catch `signal`, which they do from the first thing that main does on.
-std::vector<pid_t> ranks_that_listen(const std::string& folder, int signal) {
+// The processes of a run in this folder that listen, which they do from the first thing that main does on. SIGUSR2
+// tells, since UCX catches SIGHUP while it is loaded, before main.
+std::vector<pid_t> ranks_that_listen(const std::string& folder) {
   std::vector<pid_t> found;
   std::error_code none;
   for (const auto& process : fs::directory_iterator("/proc")) {
@@ -89,7 +90,7 @@ std::vector<pid_t> ranks_that_listen(const std::string& folder, int signal) {
     const std::string status = read_file(process.path().string() + "/status");
     const std::size_t caught = status.find("SigCgt:");
     if (caught == std::string::npos) continue;
-    if (std::stoull(status.substr(caught + 7), nullptr, 16) >> (signal - 1) & 1) found.push_back(std::stoi(name));
+    if (std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGUSR2 - 1) & 1) found.push_back(std::stoi(name));
   }
   return found;
 }
@@ -99,7 +100,7 @@ TEST_F(Stops, BeforeTheFirstStepToo) {
   for (const int signal : kStopSignals) {
     StartedProgram run(2, endless(), folder_.path());
     std::vector<pid_t> ranks;
-    while (ranks.empty() && !run.is_over()) ranks = ranks_that_listen(fs::canonical(folder_.path()), signal);
+    while (ranks.empty() && !run.is_over()) ranks = ranks_that_listen(fs::canonical(folder_.path()));
     ASSERT_FALSE(ranks.empty()) << run.result().output;
     ASSERT_FALSE(fs::exists(folder_ / "out/log.jsonl")) << "it was too late to tell anything";
     kill(ranks.back(), signal);
