@@ -52,7 +52,7 @@ int run(const Options& options) {
   throw std::logic_error("a command without a case");
 }
 
-// What was printed may not have arrived: a full disk behind a redirection shows only here.
+// Printed text may not have arrived: a full disk under a redirection shows only here.
 int finish(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   std::fprintf(stderr, "train_gpt: error: standard output cannot be written; is the disk full?\n");
@@ -65,8 +65,8 @@ int report(const std::exception& error, int status) {
   return status;
 }
 
-// Of the command line. Every rank finds the same, unless the launcher gave them different ones; then those without a
-// fault wait for the others.
+// Errors of the command line. Every rank finds the same, unless the launcher gave them different ones; then those
+// without a fault wait for the others.
 int refuse(const std::invalid_argument& error) {
   const Launch launch = launch_from_environment();
   if (launch.ranks == 1) return report(error, kBadInput);

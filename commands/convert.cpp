@@ -21,7 +21,7 @@ void write_text_file(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-// What `transformers` needs beside tokenizer.json to find the right class.
+// The file that `transformers` needs beside tokenizer.json to find the right class.
 void write_tokenizer_files(const Tokenizer& tokenizer, const ModelConfig& model, const std::string& folder) {
   Vocabulary vocabulary = tokenizer.vocabulary();
   if (vocabulary.json.empty()) {  // bytes, which have no file of their own

@@ -31,7 +31,7 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
   return make_plan(request);
 }
 
-// What rank 0 prints, on all ranks the same.
+// Prints on rank 0; every rank makes the same calls.
 class Output {
  public:
   explicit Output(const Session& session) : shows_(session.is_first()) {}

@@ -12,7 +12,7 @@
 namespace train_gpt {
 namespace {
 
-// Of a rank on another host nothing can be known here but what it wrote.
+// All that is known here of a rank on another host is what it wrote.
 bool seems_alive(const RankState& state) { return !state.finished && state.failure.empty() && !is_gone(state); }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct Cuts {
 
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
-// A place near `wanted` where a cut probably begins, and certainly a character: behind a line's end that something
+// A place near `wanted` where a cut probably begins, and certainly a character: after a line's end that something
 // other than white space follows.
 std::size_t likely_cut(std::string_view stretch, std::size_t wanted) {
   constexpr std::size_t kLongestSearch = 4096;

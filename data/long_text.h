@@ -17,7 +17,7 @@
 
 namespace train_gpt {
 
-// What one thread cuts in one go.
+// The piece that one thread cuts at a time.
 inline constexpr std::size_t kSegmentBytes = std::size_t{1} << 20;
 
 // Encodes `text` with one thread per encoder. `take` gets the ids in order and how many bytes they are, a megabyte of

@@ -1,4 +1,4 @@
-// What is known about a token file beyond its ids: FILE.json beside FILE, written by `train_gpt prepare`.
+// Metadata of a token file: FILE.json beside FILE, written by `train_gpt prepare`.
 // llm.c's token files have none, which is fine.
 #pragma once
 

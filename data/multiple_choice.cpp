@@ -15,7 +15,7 @@ std::string text_in(const Json& row, const char* key) {
   return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
 }
 
-// What is wrong with a row; empty if nothing.
+// Describes what is wrong with a row; empty if nothing is.
 std::string read_row(const Json& row, Question& question) {
   if (!row.is_object()) return "is no JSON object";
   question.context = row.contains("ctx") ? text_in(row, "ctx") : text_in(row, "context");

@@ -105,7 +105,7 @@ class BatchReader {
     return !batch.documents.empty();
   }
 
-  // Of the document after the batch.
+  // The index of the document after the batch.
   DocumentPlace place() const { return waiting_ ? waiting_->place : reader_.place(); }
   const DocumentReader& documents() const { return reader_; }
 

@@ -18,7 +18,7 @@ struct PrepareRequest {
   std::string train_file;      // "DIR/train.bin", or any other
   std::string val_file;        // needed if val_fraction > 0
   std::string tokenizer_file;  // its name, which manifests tell; "bytes": there is none
-  // Of the documents, every (1/val_fraction)th; where there are fewer than that, the last part of each of them.
+  // Every (1/val_fraction)th document; where there are fewer documents than that, the last part of each of them.
   double val_fraction = 0;
   std::int64_t shard_tokens = 0;  // of a token file; 0: one file
   int threads = 1;

@@ -1,7 +1,7 @@
 // The regular expression that cuts text into pieces before byte pairs are merged: no token reaches over the end of a
 // piece. Matching is done by PCRE2, in Unicode mode and compiled to machine code.
 //
-// What a pattern matches and what lies between its matches are pieces alike, so that pieces always make up the whole
+// Matches of a pattern and the text between them are both pieces, so that pieces always make up the whole
 // text ("Isolated" in tokenizer.json).
 #pragma once
 
@@ -38,7 +38,7 @@ class SplitPattern {
   std::unique_ptr<pcre2_real_code_8, Free> code_;
 };
 
-// What one thread needs for matching. The pattern outlives it.
+// The state of one thread's matching. The pattern outlives it.
 class SplitMatcher {
  public:
   explicit SplitMatcher(const SplitPattern& pattern);

@@ -18,7 +18,7 @@ struct ShardSettings {
   Manifest manifest;              // tokenizer, vocabulary and end of text of every file
 };
 
-// What to go on from after an interruption: the file under way and what it holds.
+// The point to continue from after an interruption: the file under way and what it holds.
 struct ShardState {
   std::int64_t shard = 0;
   std::int64_t tokens = 0;

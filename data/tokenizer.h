@@ -26,7 +26,7 @@ class Tokenizer {
   std::int32_t end_of_text() const { return vocabulary_.end_of_text; }
   // Throws std::invalid_argument if there is no such id.
   const std::string& bytes_of(std::int32_t id) const;
-  // Of every id: how many bytes of text it stands for; 0 for the end of text.
+  // How many bytes of text each id stands for; 0 for the end of text.
   std::vector<std::int32_t> byte_lengths() const;
 
   // Convenience for short texts.
@@ -137,7 +137,7 @@ class TextDecoder {
 
   // Throws std::invalid_argument if there is no such id.
   std::string push(std::int32_t id);
-  // What is still held back; the stream is over.
+  // The text that is still held back; the stream is over.
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// Which documents train the model, and which are kept to validate it.
+// The split of documents into training and validation.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class TrainValSplit {
     std::string_view train;
     std::string_view validation;
   };
-  // Of document number `index`: all of it on one side, or, where there are fewer than 1 / fraction documents, its last
-  // part, which begins with a line where it has some, on the other.
+  // The split of document number `index`: all of it on one side, or, where there are fewer than 1 / fraction documents,
+  // its last part, which begins with a line where it has some, on the other.
   Parts parts(std::int64_t index, std::string_view text) const;
 
  private:

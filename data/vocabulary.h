@@ -1,4 +1,4 @@
-// What a byte-level byte-pair tokenizer is made of, and the files that it comes in.
+// The parts of a byte-level byte-pair tokenizer, and the file formats that it comes in.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the readers of the single formats share. See vocabulary.h.
+// Declarations shared by the readers of the file formats. See vocabulary.h.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// What a run's bits depend on besides model, batch and the order of sums of its accumulation groups: two runs whose
-// arithmetic is equal may be compared bit for bit, on whatever machine each ran. Goes into checkpoints and logs, and
-// ranks compare it before they train together.
+// The arithmetic on which a run's bits depend besides model, batch and the order of sums of its accumulation groups:
+// two runs whose arithmetic is equal may be compared bit for bit, on whatever machine each ran. Goes into checkpoints
+// and logs, and ranks compare it before they train together.
 #pragma once
 
 #include <string>

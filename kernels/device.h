@@ -57,8 +57,8 @@ struct VocabularyShard {
   std::int64_t columns = 0;
 };
 
-// What the shards of the classifier add up, one row per position: see Device::fold_scores. Going back, mixture is the
-// gradient of the classifier's input.
+// The running sums of the classifier's shards, one row per position: see Device::fold_scores. Going back, mixture is
+// the gradient of the classifier's input.
 struct SoftmaxFold {
   float* largest = nullptr;
   float* sum = nullptr;
@@ -295,8 +295,8 @@ class Device {
 // The cpu device: fp32. threads >= 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-// GPUs that this process may use; none: the reason, for people. Only in builds with CUDA (macro TRAIN_GPT_CUDA), as the
-// next.
+// GPUs that this process may use; where there is none, the reason, for messages. Only in builds with CUDA (macro
+// TRAIN_GPT_CUDA), as the next.
 struct GpuCount {
   int count = 0;
   std::string reason;

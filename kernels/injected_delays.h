@@ -27,7 +27,7 @@ struct DelaySpec {
   double step = 0;
   double latency = 0;
   double bandwidth = 0;  // 0: infinite
-  // What a message takes besides from one rank of a communicator of so many to another; none: nothing. Not of SPEC: the
+  // The extra time of a message between two ranks of a communicator of this size; empty: none. Not of SPEC: the
   // timed device has links as --cost-comm and --cost-bandwidth say.
   struct Link {
     double latency = 0;

@@ -1,4 +1,4 @@
-// What flows between two units: a list of tensors with types and bytes, one buffer, every tensor at a multiple of 256
+// The message between two units: a list of tensors with types and bytes, one buffer, every tensor at a multiple of 256
 // bytes. N = B*T rows, C hidden.
 //
 //                                  forward                            backward
@@ -45,7 +45,7 @@ class Boundary {
   int count_ = 0;
 };
 
-// What a forward is run for.
+// The purpose of a forward pass.
 enum class ForwardUse : std::uint8_t { training, validation, generation };
 
 struct BoundarySizes {

@@ -41,7 +41,7 @@ Header header_of(const ModelConfig& config, std::int32_t magic, std::int32_t ver
   return header;
 }
 
-// What is wrong with the first two numbers of a header; empty if nothing.
+// Describes what is wrong with the first two numbers of a header; empty if nothing is.
 std::string wrong_kind(const Header& header) {
   const auto magic = static_cast<std::uint32_t>(header[0]);
   if (header[0] == kTokenMagic) return "is a token file; a model file begins with the number 20240326";

@@ -1,7 +1,7 @@
 // Model files in llm.c's layout: 256 little-endian int32 of header, then every tensor in canonical order.
 //
 //   [0] 20240326   [1] version: 3 fp32, 5 bf16   [2] longest sequence   [3] V   [4] layers   [5] heads   [6] hidden
-//   [7] Vp, V rounded up to a multiple of 128    [8] 1: untied, with headw (Vp,C) behind all others; 0: tied, as llm.c
+//   [7] Vp, V rounded up to a multiple of 128    [8] 1: untied, with headw (Vp,C) after all others; 0: tied, as llm.c
 //
 // Optimizer files have the same shape: the number 20261129, version 1, the same sizes, and as body the first moments of
 // all tensors, then the second moments, in fp32.

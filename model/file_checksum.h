@@ -13,7 +13,7 @@ namespace train_gpt {
 // hash per block of the file. Errors: std::invalid_argument naming the file.
 std::vector<std::uint64_t> block_hashes(const std::string& path, int part, int parts);
 
-// Of the bytes, in order; depends on their number too.
+// The checksum of the bytes, in order; it depends on their number too.
 std::uint64_t hash_bytes(std::span<const std::byte> bytes);
 
 }  // namespace train_gpt

@@ -63,7 +63,7 @@ void gradient_squared_sums(Device& device, std::span<double> sums, double* scrat
 // The global L2 norm from the sums of all atoms, added up in canonical order in double.
 double gradient_norm(std::span<const double> sums);
 
-// What gradients are multiplied by so that their norm is at most grad_clip: 1 if it is, or if grad_clip is 0 (off).
+// The factor that brings the gradients' norm down to grad_clip: 1 if it is, or if grad_clip is 0 (off).
 float clip_factor(double norm, double grad_clip);
 
 // ---- AdamW ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ struct BoundStage {
   struct Entry {
     Unit unit;
     void* input = nullptr;  // where the unit before writes this unit's input; null: the stage's own input is read
-    void* output_gradient = nullptr;  // where the unit behind writes its dx
+    void* output_gradient = nullptr;  // where the next unit writes its dx
   };
   std::vector<Entry> entries;     // the shards of the head are one of them
   std::vector<HeadShard> shards;  // its parts
@@ -27,7 +27,7 @@ namespace {
 
 bool is_alone(Pass pass) { return pass == Pass::validation || pass == Pass::generation; }
 
-// What the units of a pass work on: a micro-batch, or the new positions of row 0.
+// The rows that the units of a pass work on: a micro-batch, or the new positions of row 0.
 UnitSizes pass_sizes(const StageShape& shape, Precision precision, Pass pass, const StageSlots& slots) {
   UnitSizes sizes = unit_sizes(shape, precision);
   if (pass != Pass::generation || !shape.caches) return sizes;
@@ -36,7 +36,7 @@ UnitSizes pass_sizes(const StageShape& shape, Precision precision, Pass pass, co
   return sizes;
 }
 
-// Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes by here with the same
+// Hands the slots out to the units of one stage, in order. Every action of a micro-batch passes here with the same
 // slots, and finds each tensor at the same place.
 class Binder {
  public:
@@ -85,7 +85,7 @@ class Binder {
     return {&to_input_, &to_weight_, &gradients_, &scratch};
   }
 
-  // Of a unit behind the first, in a forward.
+  // The input of a unit after the first, in a forward.
   bool some_input_is_not_kept() const { return is_alone(pass_) || (pass_ == Pass::forward && shape_.streams_head()); }
 
   // Where the input of unit k lies: in F..I while a backward will need it, else in the scratch that runs through the

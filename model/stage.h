@@ -21,9 +21,10 @@
 
 namespace train_gpt {
 
-// What a stage that holds the whole head keeps: streamed computes loss, dx and all of its parameter gradients in F,
-// chunk by chunk (the (N,Vp) scores never exist); stored keeps their exponentials from F to W, or repeats them where
-// StageShape::recompute says so. A stage that holds a part of the head does the latter. Same bits: see unit_head.h.
+// The activations that a stage with the whole head keeps: streamed computes loss, dx and all of its parameter gradients
+// in F, chunk by chunk (the (N,Vp) scores never exist); stored keeps their exponentials from F to W, or repeats them
+// where StageShape::recompute says so. A stage that holds a part of the head does the latter. Same bits: see
+// unit_head.h.
 enum class HeadForm : std::uint8_t { streamed, stored };
 
 struct StageShape {
@@ -58,7 +59,7 @@ struct MessageBytes {
 };
 // Between units unit-1 and unit of a model that the shape names.
 MessageBytes message_bytes(const StageShape& shape, Precision precision, int unit);
-// Of generation, where a forward runs so many positions.
+// For generation, where a forward runs this number of positions.
 std::int64_t generation_bytes(const StageShape& shape, Precision precision, int unit, std::int64_t positions);
 
 // Bytes of one slot of each lifetime, and of scratch shared by all stages of a rank. All multiples of 256.

@@ -80,8 +80,8 @@ cxxopts::ParseResult parse_words(Command command, const Words& words) {
   }
 }
 
-// What cxxopts takes in silence: an option twice, another option's name for a value, a value for a flag, words of no
-// option.
+// Refuses what cxxopts accepts in silence: an option twice, another option's name for a value, a value for a flag,
+// words of no option.
 void check_parsed(Command command, const cxxopts::ParseResult& parsed, const Words& words) {
   std::set<std::string> seen;
   for (const cxxopts::KeyValue& argument : parsed.arguments()) {

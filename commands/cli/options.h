@@ -157,7 +157,7 @@ struct PipelineOptions {
   std::vector<int> auto_chunks = {1, 2, 3, 4};  // --schedule auto: the v that it considers
   double search_seconds = 0;                    // --schedule auto: how long it may search; 0: as long as it takes
 
-  // What --chunks and --group-size mean for one of several schedules: 0, its default, where they do not apply.
+  // The values of --chunks and --group-size for one of several schedules: 0, its default, where they do not apply.
   int chunks_for(const std::string& name) const;
   int group_size_for(const std::string& name) const;
 

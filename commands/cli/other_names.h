@@ -15,7 +15,7 @@ std::string canonical_option(const std::string& word);
 // Other names of this option: {"lr"} of learning-rate. Never one of the same command's own names.
 std::vector<std::string> other_names_of(const std::string& option);
 
-// What to do instead of an option that exists elsewhere and not here; empty for a name that is not known.
+// Advice for an option that exists elsewhere and not here; empty for an unknown name.
 std::string instead_of(const std::string& option);
 
 // Our name of a schedule of PyTorch (ScheduleInterleaved1F1B), or one of ours in another spelling (ZB_H1); any other

@@ -9,7 +9,7 @@
 
 namespace train_gpt {
 
-// What is counted, and in which unit parse_quantity() gives it.
+// The kind of quantity, and the unit in which parse_quantity() returns it.
 enum class Quantity : std::uint8_t {
   count,     // ones; k, M, G, T or B (thousand millions)
   bytes,     // B, kB, MB .. TB (powers of 1000), KiB, MiB .. TiB (powers of 1024), in any case
@@ -25,7 +25,7 @@ struct ParsedQuantity {
 // Nothing unless all of `text` is one such quantity: finite, with a sign at most at its start.
 std::optional<ParsedQuantity> parse_quantity(std::string_view text, Quantity quantity);
 
-// What would be right, for messages: "for example 8000000000, 512MiB or 80GB".
+// An example of correct input, for messages: "for example 8000000000, 512MiB or 80GB".
 const char* examples_of(Quantity quantity);
 
 }  // namespace train_gpt

@@ -9,7 +9,7 @@
 
 namespace train_gpt {
 
-// What the log cannot tell: whether a run whose log has no end is still there.
+// The log cannot tell whether a run whose log has no end is still alive; the caller says so.
 enum class RunCondition : std::uint8_t {
   running,  // the page asks the browser to load it again every few seconds
   over,     // its log says how it ended; without an end in it, it was killed

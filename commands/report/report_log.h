@@ -1,4 +1,4 @@
-// What a log.jsonl tells of a run: curves over its steps, and the last event of each other kind. docs/log.md has the
+// The content of a log.jsonl: curves over the run's steps, and the last event of each other kind. docs/log.md has the
 // fields.
 #pragma once
 
@@ -33,7 +33,7 @@ struct LoggedRun {
 // Throws std::runtime_error if the file cannot be read.
 LoggedRun read_log(const std::string& path);
 
-// Of the values; `series` is not empty.
+// Over the values; `series` is not empty.
 double median(const StepSeries& series);
 
 }  // namespace train_gpt

@@ -22,7 +22,7 @@ std::string disagreement(Communicator& world, const std::vector<Seen>& seen);
 // This program and its command line.
 std::vector<Seen> seen_of_start();
 
-// What identity_of() says of a file.
+// The result of identity_of() for a file.
 Seen seen_file(const std::string& path);
 
 }  // namespace train_gpt

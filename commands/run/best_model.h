@@ -35,7 +35,7 @@ class BestModel {
 // "4 batches of 32 rows of 256 tokens of val.bin (1000 bytes, checksum ..)", for as many files as there are.
 std::string validation_measure(const TokenDataset& data, std::int64_t batches, std::int64_t rows);
 
-// What DIR/best says of itself.
+// The description that DIR/best holds of itself.
 struct BestRecord {
   std::int64_t step = 0;
   double loss = 0;

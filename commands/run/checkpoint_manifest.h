@@ -29,13 +29,13 @@ struct CheckpointManifest {
   std::string run;             // id of the run that wrote it (run_folder.h); empty: by a program of before ids
   std::optional<double> loss;  // of the last step taken, for the end event of a run that has no step left
   double written = 0;          // seconds since 1970, for people: clocks are set back
-  // What the bits of sums depend on beside all that follows; empty: not recorded.
+  // The arithmetic, on which the bits of sums depend besides all that follows; empty: not recorded.
   std::string arithmetic;
   ModelConfig model;
-  // What the sample order follows from (data/sample_order.h), by the names of the options.
+  // The settings that determine the sample order (data/sample_order.h), by the names of the options.
   std::map<std::string, std::int64_t> order;
   std::vector<FileIdentity> data;  // the token files, in the order of their windows; empty: not recorded
-  // What else the numbers of a run depend on; a resumed run may change it, and says so.
+  // Other settings on which the numbers of a run depend; a resumed run may change them, and says so.
   std::map<std::string, std::string> training;
   std::string parameter_hash;  // of the memory that was written
   std::vector<File> files;
@@ -46,8 +46,8 @@ struct CheckpointManifest {
   }
 };
 
-// Of a run with these options; step, counter, run, time, hash and files are left to fill in. windows: of the training
-// data; data: its files; arithmetic: of the device.
+// The manifest of a run with these options; step, counter, run, time, hash and files are left to fill in. windows: of
+// the training data; data: its files; arithmetic: of the device.
 CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& model, const BatchShape& batch,
                                    std::int64_t windows, std::vector<FileIdentity> data, std::string arithmetic);
 

@@ -45,7 +45,7 @@ Candidate read_candidate(const std::string& folder) {
   return candidate;
 }
 
-// "step-<digits>", and nothing of before or behind it, is a checkpoint of a run; "step-<digits>.<suffix>" with a suffix
+// "step-<digits>", with nothing before or after it, is a checkpoint of a run; "step-<digits>.<suffix>" with a suffix
 // of ours is one on its way in or out. All other names are people's, and are left alone.
 bool is_step_name(std::string_view name, std::string_view suffix) {
   constexpr std::string_view kPrefix = "step-";
@@ -139,7 +139,7 @@ std::vector<Candidate> agreed_candidates(Communicator& world, const std::string&
   return candidates;
 }
 
-// What is wrong with the files of a checkpoint; empty if nothing. Collective.
+// Describes what is wrong with the files of a checkpoint; empty if nothing is. Collective.
 std::string wrong_files(Communicator& world, const Candidate& candidate) {
   for (const char* needed : {kModelName, kOptimizerName}) {
     const auto& files = candidate.manifest.files;

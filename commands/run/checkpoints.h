@@ -43,7 +43,7 @@ std::string newest_checkpoint(const std::string& output);
 void keep_before_spike(const std::string& output);
 // True if `output` has checkpoints, complete or not.
 bool has_checkpoints(const std::string& output);
-// What is half written or half removed, of runs of this folder that were ended: the run is alone in it (run_lock.h).
+// Removes what ended runs of this folder left half written or half removed: the run is alone in it (run_lock.h).
 void remove_left_overs(const std::string& output);
 // The names of the complete checkpoints in `output` that have names of ours.
 std::vector<std::string> own_checkpoints(const std::string& output);

@@ -9,8 +9,8 @@ namespace train_gpt {
 // The program's name first.
 std::vector<std::string> own_command_line();
 
-// What a shell takes to go on with a run of this command line and so many ranks: `--output FOLDER --resume latest` in
-// the place of what it said of both.
+// The shell command that continues a run of this command line on this number of ranks: `--output FOLDER --resume
+// latest` in the place of what it said of both.
 std::string command_that_goes_on(const std::vector<std::string>& words, int ranks, const std::string& folder);
 
 // What a shell takes to start that command line otherwise, in a folder of its own: `replaced` options are left out and

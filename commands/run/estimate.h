@@ -1,4 +1,4 @@
-// What to say before the first step about how long a run will take.
+// The lines printed before the first step about how long a run will take.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a run remembers of a file that determines it, and what ranks compare: enough to tell another file behind the
-// same path from the one that was meant, without reading hundreds of gigabytes.
+// The identity of a file that determines a run, which the run remembers and ranks compare: enough to tell another file
+// behind the same path from the one that was meant, without reading hundreds of gigabytes.
 #pragma once
 
 #include <cstdint>

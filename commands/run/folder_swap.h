@@ -7,7 +7,7 @@
 
 namespace train_gpt {
 
-// What is put behind the name of a folder that is on its way in or out.
+// Suffixes of a folder that is being moved in or out.
 inline constexpr const char* kPartial = ".partial";    // being written
 inline constexpr const char* kReplaced = ".replaced";  // giving its name to another; may be the only complete one
 inline constexpr const char* kRemoved = ".removed";    // being removed
@@ -19,7 +19,7 @@ std::string make_partial(const std::string& folder);
 // Puts folder + kPartial, which is complete, in the place of `folder`. What has this name already stays beside it until
 // then.
 void take_place(const std::string& folder);
-// What an interrupted take_place() left: `folder` is again there if it was.
+// Repairs what an interrupted take_place() left: `folder` is again there if it was.
 void finish_taking_place(const std::string& folder);
 
 // Nothing of this name: nothing happens.

@@ -1,4 +1,4 @@
-// What the cards that people train on can do at most, for model FLOPs utilisation (MFU).
+// Peak rates of the cards that people train on, for model FLOPs utilisation (MFU).
 #pragma once
 
 #include <optional>

@@ -19,7 +19,7 @@ class IdsAsText {
     if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_);
   }
 
-  // What a new text begins with: the end of the one before it.
+  // The id that begins a new text: the end of the one before it.
   std::int32_t first_id() const { return tokenizer_ != nullptr ? tokenizer_->end_of_text() : 0; }
 
   // The ids of a prompt, after first_id(): a text, or without tokenizer a list of numbers, which stand alone. Throws
@@ -40,10 +40,10 @@ class StopText {
  public:
   explicit StopText(std::string stop) : stop_(std::move(stop)) {}
 
-  // What may be shown of all that has come in and has not been shown yet.
+  // The part of the text received so far that may be shown and has not been shown yet.
   std::string push(const std::string& piece);
   bool found() const { return found_; }
-  // What is still held back, if the stop did not come.
+  // The text that is still held back, if the stop text did not come.
   std::string finish() { return std::exchange(held_, {}); }
 
  private:

@@ -86,7 +86,7 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   if (trains && session.is_first()) check_result_files(options.run);
 }
 
-// What ranks must see alike, lest they train a mixture.
+// Everything that ranks must see alike, or they would train a mixture.
 std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
   std::vector<Seen> seen = {{"the model", model_line(inputs.model, batch_shape(options, inputs.named))}};
   for (const auto* data : {&inputs.train_data, &inputs.val_data}) {

@@ -1,4 +1,4 @@
-// What a run is given, before anything is decided: sizes, data, and where it goes on.
+// The inputs of a run, before anything is decided: sizes, data, and where it goes on.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a run tells: flushed lines on rank 0's standard output, one JSON object per event in DIR/log.jsonl, and
+// The output of a run: flushed lines on rank 0's standard output, one JSON object per event in DIR/log.jsonl, and
 // DIR/report.html, which is drawn anew from them while the run lives.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace train_gpt {
 
 struct LoggedRun;
 
-// What of it reaches the screen; the log always has everything.
+// The part of it that reaches the screen; the log always has everything.
 struct Screen {
   std::int64_t log_every = 1;  // a line for each such step, and for the first and the last
   bool quiet = false;          // only notes, and what is left at the end
@@ -58,11 +58,11 @@ class RunLog {
                    double measuring_share);
   // Pictures of that step, unless they have more than kMostBarsOnPage bars. To log and report.
   void timeline(std::int64_t step, const std::vector<Timeline>& panels);
-  // Empty hash: nothing was computed, else `arithmetic` says how (kernels/arithmetic.h). redone_steps: how many optimistic steps were done again; none if steps are
-  // synchronous.
+  // Empty hash: nothing was computed, else `arithmetic` says how (kernels/arithmetic.h). redone_steps: how many
+  // optimistic steps were done again; none if steps are synchronous.
   void end(const std::string& parameter_hash, double final_loss, const std::string& arithmetic,
            std::optional<std::int64_t> redone_steps = {});
-  // The run ends before its last step, on somebody's wish: "SIGUSR1".
+  // The run ends before its last step, by a stop request: "SIGUSR1".
   void stopped(std::int64_t steps_taken, const std::string& reason);
   // The run ends by an error. Never throws: there is a worse error already.
   void failed(const std::string& message) noexcept;

@@ -21,7 +21,7 @@ inline constexpr int kLogVersion = 2;
 
 using Event = nlohmann::ordered_json;
 
-// What a run is, as far as people are concerned.
+// A description of the run for people.
 struct RunStart {
   std::string device;  // resources of the ranks
   std::string model;   // model_line()
@@ -40,7 +40,7 @@ struct StepReport {
   double bubble_predicted = 0;
   std::optional<double> mfu;  // model FLOPs utilisation, a fraction; nothing where the peak is not known
   SpikeDetector::Scores scores;
-  std::optional<bool> redone;  // optimistic steps: taken back and done again
+  std::optional<bool> redone;  // optimistic steps: rolled back and done again
 
   double tokens_per_s() const { return static_cast<double>(tokens) / result.ms * 1000; }
 };

@@ -1,4 +1,5 @@
-// What --overwrite gives up: moved to DIR/overwritten at first, and removed when the new run has left something itself.
+// The old run that --overwrite replaces: moved to DIR/overwritten at first, and removed when the new run has left
+// something itself.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Texts of any bytes in one: each behind its length. What ranks send each other, which JSON, for one, could not hold.
+// Several texts of arbitrary bytes in one, each after its length, for ranks to send each other. JSON could not hold
+// them.
 #pragma once
 
 #include <string>

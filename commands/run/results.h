@@ -1,5 +1,5 @@
-// What a run says at its end: where the time of a usual step went, beside the prediction, on the screen, in the log
-// (and so in report.html) and in the files that --trace and --svg name.
+// The results that a run reports at its end: where the time of a usual step went, beside the prediction, on the screen,
+// in the log (and so in report.html) and in the files that --trace and --svg name.
 #pragma once
 
 #include <string>

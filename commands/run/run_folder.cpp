@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRuns = "out";
 constexpr const char* kLog = "log.jsonl";
-// What a run leaves beside its checkpoints.
+// Files that a run leaves beside its checkpoints.
 constexpr const char* kFiles[] = {kLog, "records.bin", "model.bin", "report.html"};
 
 bool is_state(const std::string& name) {
@@ -44,7 +44,7 @@ void make_folder(const std::string& path) {
                               (error ? error.message() : "a file of that name exists"));
 }
 
-// The first free out/run-K behind all that are there. mkdir decides between runs that begin at the same time.
+// The first free out/run-K after all that are there. mkdir decides between runs that begin at the same time.
 std::string make_next_run() {
   make_folder(kRuns);
   std::int64_t last = 0;
@@ -69,7 +69,8 @@ bool is_inside(const std::string& checkpoint, const std::string& folder) {
   return !error && (path.has_filename() ? path : path.parent_path()).parent_path() == checkpoints;
 }
 
-// What of earlier runs is no use to anybody. replace_file() and probes have a process or a run in their names.
+// Removes leftovers of earlier runs that nobody needs. replace_file() and probes have a process or a run in their
+// names.
 void remove_litter(const std::string& folder) {
   remove_left_overs(folder);
   std::error_code ignored;

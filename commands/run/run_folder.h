@@ -66,7 +66,7 @@ class ScratchFolder {
   bool removes_ = false;
 };
 
-// What of a run is in `folder`, for messages; empty: no run.
+// Names what a run left in `folder`, for messages; empty: no run.
 std::string run_in(const std::string& folder);
 
 // Cuts the events of steps from `step` on off a log, and whatever follows them: a run that goes on there takes them

@@ -1,6 +1,6 @@
-// Who owns a run's folder. Every process of a run holds a shared lock on DIR/run.json while it lives, whoever begins
-// takes an exclusive one first: so a folder is free exactly when no process of an earlier run is left, however that
-// ended. The system gives locks back when a process dies, and NFS carries them between hosts.
+// Ownership of a run's folder. Every process of a run holds a shared lock on DIR/run.json while it lives, whoever
+// begins takes an exclusive one first: so a folder is free exactly when no process of an earlier run is left, however
+// that ended. The system gives locks back when a process dies, and NFS carries them between hosts.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace train_gpt {
 
-// What DIR/run.json says.
+// The content of DIR/run.json.
 struct RunRecord {
   std::string run;           // 16 hex digits, for good: resumes in the same folder keep it
   std::string host;          // of rank 0, of the latest start

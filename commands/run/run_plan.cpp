@@ -7,7 +7,7 @@
 namespace train_gpt {
 namespace {
 
-// Of the units, before anything is planned: from --profile, --cost-* or a quick measurement; collective.
+// Costs of the units, before anything is planned: from --profile, --cost-* or a quick measurement; collective.
 CostModel find_costs(Session& session, const Options& options, const RunInputs& inputs) {
   const int p = inputs.layout.pipeline;
   const BatchShape batch = batch_shape(options, inputs.named);

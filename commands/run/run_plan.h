@@ -1,4 +1,5 @@
-// What is decided before a run: from its inputs and what units cost to schedule, partition and memory of every rank.
+// The decisions made before a run: from its inputs and the costs of units to schedule, partition and every rank's
+// memory.
 #pragma once
 
 #include "commands/run/inputs.h"

@@ -1,4 +1,4 @@
-// What every command that runs under mpirun stands on: MPI, the ranks of the job, the device of this rank.
+// The basis of every command that runs under mpirun: MPI, the ranks of the job, the device of this rank.
 #pragma once
 
 #include <exception>
@@ -30,11 +30,11 @@ class Session {
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
   const HostPlace& host() const { return host_; }
-  // What this job may use of this host's memory. 0 where it computes on GPUs.
+  // Bytes of this host's memory that the job may use. 0 where it computes on GPUs.
   std::int64_t host_memory() const { return host_memory_; }
   // All of it, whatever computes.
   std::int64_t memory_of_host() const { return memory_of_host_; }
-  // What the plan of a rank may take: of its share of its host's memory, or of its GPU's. The least of all ranks.
+  // Bytes that the plan of a rank may take, of its share of its host's memory or of its GPU's. The least of all ranks.
   std::int64_t memory_per_rank() const { return memory_per_rank_; }
   bool on_gpus() const { return host_memory_ == 0; }
   // Actions take the time that costs give them, and compute nothing.

@@ -12,7 +12,7 @@ namespace train_gpt {
 // The file that --init names: itself, or in the folder of a run or a checkpoint its model.bin; of a run that is not
 // over, that of the furthest checkpoint. Throws std::invalid_argument.
 std::string init_model_file(const Options& options);
-// What rank 0 finds, for all ranks: the furthest checkpoint of a run that lives is another one a moment later.
+// The file that rank 0 finds, for all ranks: the furthest checkpoint of a run that lives is another one a moment later.
 // Collective; throws as Session::together. Empty: --init is random.
 std::string agreed_init_file(Session& session, const Options& options);
 
@@ -30,7 +30,8 @@ std::optional<Schedule> named_schedule(const Options& options, int p);
 // --micro-batches counts.
 BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule);
 
-// What --schedule, --partition, --recompute and --memory-limit leave open, for choose(). `base` has sizes and batch.
+// The choices that --schedule, --partition, --recompute and --memory-limit leave open, for choose(). `base` has sizes
+// and batch.
 ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
                              CostModel costs);
 

@@ -66,7 +66,7 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   return report;
 }
 
-// What the marks of a step and the copies of them cost, as a part of the time of all steps.
+// The cost of a step's marks and of copying them, as a fraction of the time of all steps.
 double StepMeter::measuring_share() const {
   constexpr int kMarks = 64;
   const double begin = monotonic_seconds();

@@ -1,4 +1,4 @@
-// What is measured of a run's steps: the line of each step, and at the end where the time of a usual one went.
+// Measurements of a run's steps: the line of each step, and at the end where the time of a usual one went.
 #pragma once
 
 #include "commands/run/log.h"

@@ -32,7 +32,7 @@ class Stopping {
   // `earlier`: what it was stopped by already.
   Verdict read(const Votes& sums, const std::string& earlier) const;
 
-  // What time limits and the pace of checkpoints go by.
+  // The clock for time limits and for the pace of checkpoints.
   void step_took(double seconds) { step_seconds_ = seconds; }
   void checkpoint_begins();
   // `still`: seconds that training stood still for it, or would have without the copy; `whole`: until it was there.

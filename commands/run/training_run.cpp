@@ -240,7 +240,7 @@ int train(TrainingRun& run) try {
   if (const FoundCheckpoint& resumed = run.inputs.resumed; !resumed.folder.empty()) {
     loss = resumed.manifest.loss.value_or(std::numeric_limits<double>::quiet_NaN());
   }
-  Stopping::Verdict verdict;  // of the last step; a wish to stop stays
+  Stopping::Verdict verdict;  // of the last step; a stop request stays
   std::int64_t redone_steps = 0;
   run.log->begin_steps();
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {

@@ -135,7 +135,7 @@ void TrainingRun::install_hooks() {
   });
 }
 
-// What the stages cost - measured in place, unless a profile or --cost-* say so - and what the schedule makes of it.
+// Costs of the stages (measured in place, unless a profile or --cost-* give them) and the simulation with them.
 void TrainingRun::predict() {
   planned = decided.choice.costs;
   const bool one_rank = plan.ranks.size() == 1;

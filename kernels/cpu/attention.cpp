@@ -22,8 +22,8 @@ constexpr std::int64_t kLong = 256;
 
 constexpr std::int64_t round_up(std::int64_t n) { return (n + 63) / 64 * 64; }
 
-// What scratch holds for T positions: in the forward, scores of a short side of queries, rows apart by the long side;
-// in the backward, two blocks (long side of queries, short side of keys), then a number per position.
+// Layout of the scratch memory for T positions: in the forward, scores of a short side of queries, rows apart by the
+// long side; in the backward, two blocks (long side of queries, short side of keys), then a number per position.
 struct ScratchShape {
   explicit ScratchShape(std::int64_t T)
       : forward_rows(std::min(kShort, T)),
@@ -65,7 +65,7 @@ float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64
   return shrink;
 }
 
-// Of the queries [first_query, end), all of one block of kShort; out and lse are those of first_query.
+// For the queries [first_query, end), all of one block of kShort; out and lse are those of first_query.
 void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, float* lse, Head<const float> head,
                    std::int64_t first_query, std::int64_t end, std::int64_t T, std::int64_t C, std::int64_t hd) {
   const std::int64_t queries = end - first_query;
@@ -98,7 +98,7 @@ void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, flo
   }
 }
 
-// Of one head: pointers at its first position.
+// Pointers to the first position of one head.
 struct BackwardHead {
   Head<const float> in;
   Head<float> gradient;

@@ -169,7 +169,7 @@ struct Ahead {
   std::int64_t lines = 0;  // of a row
 
   static constexpr std::int64_t kLine = 16;  // floats
-  // What tile number `tile` fetches, every second step of the depth; nothing: one line again and again.
+  // The address that tile number `tile` prefetches, every second step of the depth; nothing: one line again and again.
   const float* of_tile(std::int64_t tile, std::int64_t depth) const {
     return data + tile / lines * (depth / 2) * stride + tile % lines * kLine;
   }

@@ -1,4 +1,4 @@
-// What matrix products reach on this machine, for the line that a run prints about its resources.
+// The rate that matrix products reach on this machine, for the line that a run prints about its resources.
 #pragma once
 
 namespace train_gpt::cpu {

@@ -35,7 +35,7 @@ struct Shape {
   std::int64_t row_blocks() const { return (T + kRows - 1) / kRows; }
 };
 
-// What a block works on: one head of one row of the batch, and its first row.
+// The work of a block: one head of one row of the batch, and its first row.
 struct Place {
   std::int64_t b, h, first;
 };

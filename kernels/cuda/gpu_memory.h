@@ -1,4 +1,4 @@
-// What of a GPU's memory a plan may take.
+// The part of a GPU's memory that a plan may take.
 #pragma once
 
 #include <cstdint>

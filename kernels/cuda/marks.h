@@ -18,7 +18,7 @@ class Marks {
   Marks(const Marks&) = delete;
   Marks& operator=(const Marks&) = delete;
 
-  // Of the last kKept marks, time_ms may be asked.
+  // time_ms may be asked of the last kKept marks.
   static constexpr std::int64_t kKept = 32768;
   std::int64_t record();
   // The event of a mark, to be waited for before time_ms. Throws std::logic_error for a mark that is no longer kept.

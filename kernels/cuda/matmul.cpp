@@ -28,7 +28,7 @@ bool has_bias(cublasLtEpilogue_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
-// What is documented: an auxiliary matrix has a leading dimension divisible by 8, and DGELU needs k > 1.
+// As documented by cuBLASLt: an auxiliary matrix has a leading dimension divisible by 8, and DGELU needs k > 1.
 bool is_documented(const Product& product) {
   if (!has_auxiliary(product.epilogue)) return true;
   return product.m % 8 == 0 && (product.epilogue != CUBLASLT_EPILOGUE_DGELU || product.k > 1);

@@ -8,15 +8,15 @@
 
 namespace train_gpt::cuda {
 
-// Of a channel's communicator: one CTA moves some 20 GB/s over NVLink, 26 MB (8 x 1024 tokens of GPT-2 1558M) in the
-// time of half a layer's forward.
+// CTAs of a channel's communicator: one CTA moves some 20 GB/s over NVLink, 26 MB (8 x 1024 tokens of GPT-2 1558M) in
+// the time of half a layer's forward.
 inline constexpr int kChannelCtas = 1;
-// Of a communicator of collectives. While products run there is at most one, that of a tied embedding.
+// CTAs of a communicator of collectives. While products run there is at most one, that of a tied embedding.
 inline constexpr int kCollectiveCtas = 4;
 
-// What products leave to messages. No rank ends more than 8 channels (those of V-shaped and bidirectional placements:
-// two neighbours, two directions, activations and gradients); ranks that sum a tied embedding's gradient with another
-// end at most 4.
+// Multiprocessors that products leave to messages. No rank ends more than 8 channels (those of V-shaped and
+// bidirectional placements: two neighbours, two directions, activations and gradients); ranks that sum a tied
+// embedding's gradient with another end at most 4.
 inline constexpr int kLeftToMessages = 8;
 
 }  // namespace train_gpt::cuda

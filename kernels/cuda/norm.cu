@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kPack = 4;
 
-// Of the atom that begins at x and has n elements, by all threads of a block.
+// The sum of squares of the atom that begins at x and has n elements, computed by all threads of a block.
 __device__ __forceinline__ void sum_atom(double* result, const float* x, std::int64_t n) {
   __shared__ double partial[kWarp];
   const std::int64_t end = n < kAtomElements ? n : kAtomElements;

@@ -13,7 +13,7 @@ namespace train_gpt::cuda {
 
 class SideStream {
  public:
-  // Of the greatest priority: a message that can leave should not queue behind the blocks of a large kernel.
+  // Has the highest priority: a message that can leave should not queue behind the blocks of a large kernel.
   explicit SideStream(cudaStream_t compute);
   ~SideStream();
   SideStream(const SideStream&) = delete;
@@ -21,13 +21,13 @@ class SideStream {
 
   cudaStream_t stream() const { return stream_; }
 
-  // What is enqueued here next starts after everything that is on the compute stream now.
+  // Work enqueued here from now on starts after everything that is on the compute stream now.
   void follow_compute();
   // Numbers what was enqueued here up to now; numbers count from 1.
   std::int64_t close();
   // True if everything up to this number is complete.
   bool done(std::int64_t number);
-  // What is enqueued on the compute stream next starts after everything up to this number.
+  // Work enqueued on the compute stream from now on starts after everything up to this number.
   void await(std::int64_t number);
 
  private:

@@ -108,7 +108,7 @@ double draw_panel(std::string& out, const Timeline& timeline, const Layout& layo
   out += escaped_markup(timeline.title) + "</text>\n";
   print(out, "<text class='note' x='%.1f' y='%.1f'>", kLeft, top + 30.0);
   out += escaped_markup(timeline.note) + "</text>\n";
-  double end = 0.0;  // of the last action: what follows the flush stands behind it
+  double end = 0.0;  // of the last action: what follows the flush stands after it
   for (const std::vector<TimelineBar>& row : timeline.rows) {
     for (const TimelineBar& bar : row) end = bar.micro_batch < 0 ? end : std::max(end, bar.end);
   }

@@ -29,7 +29,7 @@ std::string compare_table(const std::vector<ComparedSchedule>& schedules, bool b
 std::string rank_table(const Simulation& simulation, int most_rows);
 std::string channel_table(const Simulation& simulation, int most_rows);
 
-// What the critical path consists of, in one line.
+// A one-line summary of the critical path.
 std::string critical_path_summary(const Schedule& schedule, const Simulation& simulation);
 
 }  // namespace train_gpt

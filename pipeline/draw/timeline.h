@@ -27,7 +27,7 @@ struct Timeline {
   std::string note;                            // one more line: figures
   int chunks = 1;                              // virtual stages of a row; if more than one, bars name their stage
   std::string chunk_name = "chunk";            // what tells them apart; "copy" if bidirectional
-  std::vector<int> chunk_of_stage;             // [virtual stage]: how manieth of its rank
+  std::vector<int> chunk_of_stage;             // [virtual stage]: its position among its rank's stages
   std::vector<std::vector<TimelineBar>> rows;  // [rank], in order of start
 };
 

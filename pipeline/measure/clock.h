@@ -10,7 +10,7 @@ namespace train_gpt {
 
 struct ClockOffset {
   double ms = 0;        // this rank's clock less that of rank 0
-  double error_ms = 0;  // at most so wrong; largest of all ranks
+  double error_ms = 0;  // an upper bound of the error; the largest of all ranks
 };
 
 // Some moment of every barrier is common to all ranks: it lies between entering and leaving on each rank's own clock.

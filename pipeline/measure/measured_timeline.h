@@ -18,7 +18,7 @@ struct MeasuredAction {
   double end = 0;
 };
 
-// One R or U: between `issued` and `begin` it runs behind actions of the list, or (U) waits for the gradient norm.
+// One R or U: between `issued` and `begin` it runs beside actions of the list, or (U) waits for the gradient norm.
 struct MeasuredLowered {
   char letter = 'R';
   double issued = 0;
@@ -50,7 +50,7 @@ const MeasuredStep& median_step(const std::vector<MeasuredStep>& steps);
 // bubbles; memory and messages as `predicted` has them. Pictures and tables then need no second kind of input.
 Simulation as_simulation(const MeasuredStep& step, const Simulation& predicted);
 
-// Its picture: the actions, and R and U behind them.
+// Its picture: the actions, and R and U after them.
 Timeline measured_timeline(const Schedule& schedule, const MeasuredStep& step, const Simulation& predicted);
 
 }  // namespace train_gpt

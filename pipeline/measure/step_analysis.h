@@ -13,7 +13,7 @@ namespace train_gpt {
 struct RankAnalysis {
   double busy = 0;        // running actions
   double waiting = 0;     // for messages and send slots, from the pipeline's first action on
-  double idle = 0;        // makespan - busy: waiting, and what lies before and behind the rank's own list
+  double idle = 0;        // makespan - busy: waiting, and the time before and after the rank's own list
   IdleParts parts;        // of idle; they sum to it
   double reduction = 0;   // R: what reductions kept this rank from doing anything else
   double update = 0;      // U: clipping and AdamW

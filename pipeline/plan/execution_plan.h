@@ -103,8 +103,8 @@ struct StagePlan {
   std::int64_t cache_offset = 0;  // of its bytes.cache in the rank's
 };
 
-// What one action of a list works with: slots in its stage's pools, and the buffers of its input and output (-1: none,
-// it reads tokens, computes the loss or is a W).
+// The memory that one action of a list works with: slots in its stage's pools, and the buffers of its input and output
+// (-1: none, it reads tokens, computes the loss or is a W).
 struct ActionPlan {
   IndexOfLifetime slots;
   int input_ring = -1;
@@ -115,7 +115,7 @@ struct ActionPlan {
   std::int64_t output_bytes = 0;
 };
 
-// What an allocation is for. A rank makes at most one for each use, except for pools.
+// The purpose of an allocation. A rank makes at most one for each use, except for pools.
 enum class MemoryUse : std::uint8_t {
   parameters,
   low_parameters,    // in activation precision, where that is not fp32

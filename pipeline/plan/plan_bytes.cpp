@@ -17,14 +17,15 @@ std::int64_t ring_bytes(const RankPlan& plan) {
   return bytes;
 }
 
-// Of the squared sums of gradients, which of two mirrored ranks only the first computes (Groups::owns_parameters).
+// Bytes of the squared sums of gradients, which only the first of two mirrored ranks computes
+// (Groups::owns_parameters).
 std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
   const bool mirrored = request.schedule.placement.kind == Placement::Kind::bidirectional;
   if (mirrored && plan.rank > request.schedule.ranks - 1 - plan.rank) return 0;
   return owned_atoms(plan.layout);
 }
 
-// Of every use but pools.
+// The names of every use but pools.
 const char* line_name(MemoryUse use) {
   static constexpr std::array<const char*, kMemoryUses> kNames = {"parameters",
                                                                   "parameters, bf16 copy",

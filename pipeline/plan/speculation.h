@@ -1,5 +1,5 @@
-// What may run of a step before the gradient norm of the step before it is known (Zero Bubble paper, section 4: the
-// optimizer step is taken on the assumption that nothing has to be clipped, and validated afterwards).
+// The part of a step that may run before the gradient norm of the step before it is known (Zero Bubble paper, section
+// 4: the optimizer step is taken on the assumption that nothing has to be clipped, and validated afterwards).
 #pragma once
 
 #include <cstddef>

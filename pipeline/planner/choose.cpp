@@ -136,7 +136,7 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   const UnitMemory memory = unit_memory(request);
   problem.unit_bytes = memory.bytes;
   problem.limit_bytes.assign(plan.ranks.size(), 0.0);
-  // What is not counted by unit is taken from the plan: it changes little with the cut.
+  // Memory that is not counted by unit is taken from the plan: it changes little with the cut.
   const std::vector<double> counted = counted_bytes(request, memory);
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const double other = static_cast<double>(plan.ranks[r].total_bytes()) - counted[r];

@@ -15,7 +15,7 @@
 
 namespace train_gpt {
 
-// What things cost, by unit. `given`: --cost-* say what a rank's share costs, however the model is cut.
+// Costs by unit. `given`: --cost-* say what a rank's share costs, however the model is cut.
 struct CostModel {
   UnitCosts units;
   std::vector<double> slowness;  // [rank]; empty: 1

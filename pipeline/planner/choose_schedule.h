@@ -16,15 +16,15 @@ std::vector<Schedule> named_candidates(const ChoiceRequest& request);
 // What the model stages of the request's partition send each other; a head that is cut sends more than layers do.
 std::vector<MessageSize> message_sizes(const PlanRequest& request);
 
-// What the search (pipeline/search/search.h) finds for the placement, costs and memory of a choice. Nothing if no order
-// fits.
+// The result of the search (pipeline/search/search.h) for the placement, costs and memory of a choice. Nothing if no
+// order fits.
 struct FoundSchedule {
   Schedule schedule;
   std::string reason;
 };
 std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice);
 
-// What a unit adds to a rank that holds it: parameters, gradients and moments, and its activations for every
+// Bytes that a unit adds to a rank that holds it: parameters, gradients and moments, and its activations for every
 // micro-batch that is live at once.
 struct UnitMemory {
   std::vector<std::vector<double>> bytes;  // [model stage][unit]

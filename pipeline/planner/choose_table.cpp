@@ -1,4 +1,4 @@
-// What was chosen, for people.
+// A table of what was chosen.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>

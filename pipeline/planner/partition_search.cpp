@@ -166,7 +166,8 @@ class CutSearch {
     return ms * (1 + kRounding);
   }
 
-  // What the future depends on: the units left, and the loads of ranks that have decided stages and open ones.
+  // The state that the future depends on: the units left, and the loads of ranks that have decided stages and open
+  // ones.
   std::string state_key(std::size_t i, int left, int right) const {
     std::vector<std::int64_t> state = {static_cast<std::int64_t>(i), left, right};
     for (std::size_t r = 0; r < load_.size(); ++r) {

@@ -1,4 +1,4 @@
-// What things cost on this machine: milliseconds of every kind of unit, measured on the real device with the real sizes
+// Costs on this machine: milliseconds of every kind of unit, measured on the real device with the real sizes
 // and on all ranks at once (cores and memory are shared), and of messages between neighbouring ranks. A profile is all
 // that partition, schedule and prediction need to know about a machine; saved as JSON it plans for it from elsewhere.
 #pragma once
@@ -31,7 +31,7 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> samples);
 
-// Of one micro-batch.
+// Times of one micro-batch.
 struct UnitTimes {
   Spread forward;  // F
   Spread input;    // I
@@ -44,7 +44,7 @@ struct MessageTime {
   Spread one_way;  // half a round trip between neighbouring ranks, all pairs at once
 };
 
-// What the times depend on. The number of layers is none of it.
+// The settings that the times depend on. The number of layers is not one of them.
 struct ProfileSizes {
   std::int64_t heads = 0;
   std::int64_t hidden = 0;
@@ -72,7 +72,7 @@ struct ProfileEffort {
   static ProfileEffort thorough();  // for a profile that is kept
 };
 
-// What measure_profile needs at least, at a time: parameters, gradients and buffers of the largest unit.
+// The least memory that measure_profile needs at a time: parameters, gradients and buffers of the largest unit.
 std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t seq_len, Precision precision);
 
 // Collective over `world`, whose ranks form pipelines of `pipeline_ranks`. Allocates and releases its own memory, and

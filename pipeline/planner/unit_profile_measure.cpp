@@ -196,7 +196,7 @@ void write(std::span<double> numbers, const RankProfile& rank) {
   }
 }
 
-// Of several replicas each number is that of the slower one.
+// Where there are several replicas, each number is that of the slowest.
 RankProfile read(std::span<const double> numbers, int rank, int pipeline_ranks) {
   std::array<double, kRankNumbers> slowest{};
   for (std::size_t first = static_cast<std::size_t>(rank) * kRankNumbers; first < numbers.size();

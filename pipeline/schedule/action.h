@@ -1,4 +1,4 @@
-// What a rank does in a schedule: one operation on one micro-batch in one virtual stage.
+// A step of a rank's list: one operation on one micro-batch in one virtual stage.
 //
 // F is the forward of one micro-batch through one virtual stage, I the backward with respect to its input, W the
 // backward with respect to its weights, B the two in one go (I, then W).

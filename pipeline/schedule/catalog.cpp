@@ -11,7 +11,7 @@ namespace train_gpt {
 
 namespace {
 
-// What a schedule demands of m and p beyond m >= 1 and p >= 1.
+// The demands of a schedule on m and p beyond m >= 1 and p >= 1.
 enum class Needs { nothing, twice_the_ranks, even_and_twice_the_ranks };
 
 struct Entry {

@@ -1,5 +1,5 @@
-// Who sends what to whom follows from the placement alone. Executor, simulator and validator all ask this one table, so
-// the two ends of a channel cannot disagree.
+// The channels between ranks follow from the placement alone. Executor, simulator and validator all ask this one table,
+// so the two ends of a channel cannot disagree.
 //
 // F consumes an activation message if the previous virtual stage lives on another rank and produces one if the next
 // does; B and I likewise consume a gradient from the next stage and produce one for the previous. W communicates
@@ -19,7 +19,7 @@ struct Schedule;
 
 class ChannelTable {
  public:
-  // What one action takes from and gives to the channels: indices into channels(), -1 for no message.
+  // The channels that one action takes from and gives to: indices into channels(), -1 for no message.
   struct Messages {
     int consumes = -1;
     int produces = -1;

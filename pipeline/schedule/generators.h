@@ -1,4 +1,4 @@
-// The generators behind the names of pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family.
+// The generators of the names in pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family.
 // They take legal values only.
 #pragma once
 

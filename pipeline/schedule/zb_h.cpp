@@ -25,7 +25,7 @@ namespace train_gpt {
 
 namespace {
 
-// The list of one rank: warmup forwards, then F and I in turn, W always held_back micro-batches behind I.
+// The list of one rank: warmup forwards, then F and I in turn, W always held_back micro-batches later than I.
 void split_1f1b(Schedule& schedule, int r, int warmup, int held_back) {
   const int m = schedule.micro_batches;
   warmup = std::min(warmup, m);

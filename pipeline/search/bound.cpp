@@ -129,7 +129,7 @@ class Bound {
     const RankLimits& limits = ranks_[index(rank)];
     return std::max(0.0, earliest_turn(rank) - limits.start - limits.head.most);
   }
-  // What lies between the end of the rank's last I and the end of its window.
+  // The time between the end of the rank's last I and the end of its window.
   double least_tail(int rank) const {
     int stage = problem_.stage(rank, 0);
     const double own = ranks_[index(rank)].offset;

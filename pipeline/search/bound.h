@@ -1,4 +1,4 @@
-// What no order on a placement can beat, whatever it does: proofs, not estimates.
+// Lower bounds that no order on a placement can beat: proofs, not estimates.
 //
 // Before its first I a rank can run nothing but F, and no more of them than fit into its memory; the first I cannot
 // come before one micro-batch has been to the last stage and back. After its last I a rank can run nothing but W, and

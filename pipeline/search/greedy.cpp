@@ -98,7 +98,7 @@ class ListScheduler {
     return ready_[operation][index(stage)][index(micro_batch)];
   }
 
-  // What must still fit after an action so that its micro-batch can get through the rank's later chunks.
+  // The memory that must still be free after an action so that its micro-batch can get through the rank's later chunks.
   double reserve(int rank, int chunk, bool filler) const {
     double sum = 0;
     for (int other = filler ? 0 : chunk + 1; other < problem_.chunks; ++other) {

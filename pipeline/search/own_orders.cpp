@@ -10,7 +10,7 @@
 namespace train_gpt::search {
 namespace {
 
-// Work per problem. Policies that are tried: so many, fewer of them if lists are long.
+// Work per problem: how many policies are tried, fewer if lists are long.
 constexpr std::int64_t kPolicies = 500, kLeastPolicies = 24, kPolicyActions = 1'500'000;
 constexpr std::int64_t kSample = 48, kLeastSample = 12, kSampleActions = 400'000;
 // Local search, in actions evaluated: the longer the lists, the more there is to try, until so little of it can be
@@ -110,7 +110,7 @@ std::optional<double> Pool::offer(Order order) {
 }
 
 void Pool::keep(Found found) {
-  // Of orders with the same figures one is enough: starts should differ.
+  // One of several orders with the same figures is enough: starts should differ.
   const auto same = [&](const Found& other) {
     return !other.score.better_than(found.score) && !found.score.better_than(other.score);
   };
@@ -165,7 +165,7 @@ void improve_orders(const Problem& problem, Pool& pool, Work& work) {
   const std::int64_t total = std::clamp(kImproved * actions * actions, kLeastActions, most);
   std::uint64_t seed = 0;
   const auto improve_from = [&](const Order& order, std::int64_t budget, bool polish) {
-    // Which temperature suits depends on how rugged the problem is (little memory: very): take turns.
+    // Which temperature suits depends on how rugged the problem is, and scarce memory makes it very rugged: take turns.
     constexpr double kTemperatures[3] = {0.15, 0.5, 0.05};
     const double temperature = kTemperatures[seed++ % 3];
     Improvement improved =

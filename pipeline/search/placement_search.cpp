@@ -37,7 +37,7 @@ bool is_short(const Problem& problem) {
   return 3ll * problem.stages * problem.micro_batches < kShort;
 }
 
-// What is left of a gap is not worth the time that local search takes on a long list.
+// The rest of a gap is not worth the time that local search takes on a long list.
 bool worth_improving(const Pool& pool, const Problem& problem) {
   return is_short(problem) || pool.best().score.objective > pool.bound().objective * 1.0002;
 }
@@ -213,7 +213,7 @@ const PlacementSearch::Built& PlacementSearch::sampled(int micro_batches, std::s
   return entry->second;
 }
 
-// What all policies build, on a size of the ladder and where the sample is about as fast as on any other placement;
+// The orders of all policies, on a size of the ladder and where the sample is about as fast as on any other placement;
 // elsewhere what follows from the size below.
 const PlacementSearch::Built& PlacementSearch::built(int micro_batches, std::size_t level) {
   if (const auto known = built_.find({micro_batches, level}); known != built_.end()) return known->second;
@@ -273,7 +273,7 @@ bool PlacementSearch::improves(int micro_batches, std::size_t level) {
   return promises(micro_batches, level, kAboutAsFast);
 }
 
-// Whether the sample here is at most so many times as slow as that of any other placement in the same memory.
+// Whether the sample here is at most this many times as slow as that of any other placement in the same memory.
 bool PlacementSearch::promises(int micro_batches, std::size_t level, double factor) {
   const Built& mine = sampled(micro_batches, level);
   if (mine.orders.empty()) return false;

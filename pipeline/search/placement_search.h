@@ -1,4 +1,4 @@
-// What `auto` answers for one placement, made so that answers can be compared:
+// The answer of `auto` for one placement, made so that answers can be compared:
 //
 //   more memory is never worse:   an answer within a limit is the best of all answers within lower limits (the rungs of
 //                                 ladder.h, and the peaks of named schedules), and of what is found within this one;

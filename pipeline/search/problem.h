@@ -95,7 +95,7 @@ class Evaluator {
   const Score& score() const { return score_; }
   double start(int rank, std::size_t position) const { return start_[static_cast<std::size_t>(rank)][position]; }
   const std::vector<double>& starts(int rank) const { return start_[static_cast<std::size_t>(rank)]; }
-  // What the objective counts for one rank: its last end, or its span.
+  // The objective's count for one rank: its last end, or its span.
   double finish(int rank) const {
     const std::size_t r = static_cast<std::size_t>(rank);
     return problem_.objective == Objective::makespan ? free_[r] : free_[r] - first_[r];

@@ -11,7 +11,7 @@
 
 namespace train_gpt {
 
-// What `duration` becomes if messages are sent during its first `sending` milliseconds and slow it down: work proceeds
+// The length of `duration` if messages are sent during its first `sending` milliseconds and slow it down: work proceeds
 // at 1 / (1 + slowdown) of its speed until they have left.
 inline double slowed_by_sends(double duration, double sending, double slowdown) {
   if (sending <= 0.0 || slowdown <= 0.0) return duration;

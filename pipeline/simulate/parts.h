@@ -1,4 +1,4 @@
-// What simulate() derives from a finished run, one part per file: memory, channels, bounds, the critical path.
+// Results that simulate() derives from a finished run, one part per file: memory, channels, bounds, the critical path.
 #pragma once
 
 #include <vector>

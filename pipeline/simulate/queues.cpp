@@ -1,4 +1,4 @@
-// What every channel carries, and how many messages pile up in it when nobody limits their number.
+// The load of every channel, and how many messages queue in it when nobody limits their number.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

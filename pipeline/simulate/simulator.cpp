@@ -84,7 +84,7 @@ class Run {
     for (const double* input : inputs) {
       if (input == nullptr) continue;
       if (*input == kNotYet) return input;
-      // What the stage itself left behind lies on this rank; the array holds when it reaches the neighbour.
+      // The output of the stage itself lies on this rank; the array holds when it reaches the neighbour.
       if (input != &forward_ready_[own] && input != &gradient_ready_[own]) start = std::max(start, *input);
     }
     return nullptr;

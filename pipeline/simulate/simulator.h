@@ -1,6 +1,6 @@
-// What a schedule costs: runs the lists of a schedule on paper, in time linear in the number of actions.
+// The simulator: computes when each action of a schedule runs, in time linear in the number of actions.
 //
-// The rules (those behind every published figure): a rank runs its list strictly in order, one action at a time. F
+// The rules (those that all published figures follow): a rank runs its list strictly in order, one action at a time. F
 // needs the F of the previous virtual stage, I and B need the F of their own stage and the I or B of the next one, W
 // needs its I. A hop between two ranks takes the latency of its link, plus the size of the message over its bandwidth
 // if both are given (the messages of one channel then follow each other). A send costs the sender nothing, unless sends
@@ -25,7 +25,8 @@ namespace train_gpt {
 
 struct Schedule;
 
-// What a schedule is judged by: the time from first to last action, or the longest time that any rank is in use.
+// The measure by which a schedule is judged: the time from first to last action, or the longest time that any rank is
+// in use.
 enum class Objective : std::uint8_t { makespan, span };
 
 // Bytes of the messages between a model stage and the one before it.
@@ -75,7 +76,7 @@ struct StageCosts {
   std::vector<Hop> activation, gradient;
   double send_slowdown = 0.0;  // see Costs
 
-  // What the message of an F, I or B of a stage costs on its way to the stage that takes it.
+  // The cost of the message of an F, I or B of a stage on its way to the stage that takes it.
   Hop hop_after(Op op, int stage, const Placement& placement) const;
 };
 

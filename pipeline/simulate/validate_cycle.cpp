@@ -44,7 +44,7 @@ class Runner {
   }
 
  private:
-  // What a rank waits for at its next action, or at the second half of a fused pair that starts there.
+  // The message that a rank waits for at its next action, or at the second half of a fused pair that starts there.
   struct Wait {
     int channel = -1;
     bool for_message = false;  // otherwise for a slot

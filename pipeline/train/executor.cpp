@@ -162,7 +162,7 @@ std::size_t Executor::begin() {
   return goes_on ? actions_ahead_ : 0;
 }
 
-// What the last list left behind.
+// Clears the state that the last list left.
 void Executor::forget_list() {
   for (RingState& ring : rings_) ring.posted = ring.taken = ring.expected = 0;
   progress_.assign(rank_plan_.stages.size(), {});
@@ -238,7 +238,7 @@ void Executor::wait_for(const ActionPlan& plan) {
   phase_ = Phase::working;
 }
 
-// Of a virtual stage among those of this rank.
+// The position of a virtual stage among those of this rank.
 std::size_t Executor::place_of(int stage) const {
   return static_cast<std::size_t>(&rank_plan_.stage_plan(stage) - rank_plan_.stages.data());
 }

@@ -32,7 +32,7 @@ class Executor {
   void open();
 
   // Optimistic steps (pipeline/plan/speculation.h): runs the first actions of the next training list, with the
-  // parameters that are in memory now. The next train_step goes on behind them.
+  // parameters that are in memory now. The next train_step continues after them.
   void train_ahead(float dloss);
   // Takes that back: the next train_step begins from the start. Collective over the pipeline, after train_ahead.
   void take_back();
@@ -64,8 +64,8 @@ class Executor {
   // Marks of the last train_step or validate, parallel to the list that ran.
   const std::vector<ActionMarks>& marks() const { return marks_; }
 
-  // What the rank does right now, for people: "waiting for the activation of micro-batch 3 from rank 0, for 2F3". Valid
-  // at any time, also inside hooks.
+  // A description of what the rank is doing now: "waiting for the activation of micro-batch 3 from rank 0, for 2F3".
+  // Valid at any time, also inside hooks.
   std::string doing();
 
  private:
@@ -135,7 +135,7 @@ class Executor {
   std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
-  Device::Mark middle_ = 0;  // see ActionMarks, of the action that runs
+  Device::Mark middle_ = 0;                // see ActionMarks, of the action that runs
   std::vector<Input> inputs_;              // awaited so far in this list
   std::size_t next_missing_ = 0;           // those before it have arrived
   std::size_t actions_ahead_ = 0;          // of the training list, that may run ahead

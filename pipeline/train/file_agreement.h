@@ -1,4 +1,4 @@
-// What all ranks together say about a file.
+// The ranks' common verdict on a file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a step took: per rank when it worked and waited, and the bubble that follows, in both measures that papers use.
+// Measurements of a step: per rank when it worked and waited, and the bubble that follows, in both measures that papers
+// use.
 #pragma once
 
 #include <span>

@@ -46,7 +46,7 @@ class RankMemory {
   Losses all_losses() const;
   void* next_logits() const;  // (B,Vp); null unless RankPlan::gives_logits
   double* atom_sums() const { return static_cast<double*>(of(MemoryUse::norms)); }
-  AdamWScalars* scalars() const;  // on the device, behind the sums
+  AdamWScalars* scalars() const;  // on the device, after the sums
 
   // parameters() and spare_parameters() change places.
   void swap_parameters() { std::swap(at(MemoryUse::parameters), at(MemoryUse::spare_parameters)); }

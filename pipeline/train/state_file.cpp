@@ -31,7 +31,7 @@ int rank_of(const std::string& name) {
   return state ? std::stoi(name.substr(6)) : -1;
 }
 
-// What an earlier run with more ranks left in `directory`: no rank of this one replaces it.
+// Removes what an earlier run with more ranks left in `directory`: no rank of this one replaces it.
 void remove_ranks_from(const std::string& directory, int ranks) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {

@@ -10,7 +10,7 @@
 namespace train_gpt {
 namespace {
 
-// What the end of a step waits for.
+// The name of what the end of a step waits for.
 constexpr const char* kOfAllRanks = "the losses and norms of all ranks";
 
 }  // namespace
@@ -218,7 +218,7 @@ Trainer::ReportParts Trainer::report_parts() {
   return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times, atoms), all.last(kVotes)};
 }
 
-// What this rank knows; zeros elsewhere.
+// The numbers that this rank knows; zeros elsewhere.
 void Trainer::report_step() {
   const ReportParts parts = report_parts();
   std::fill(report_.begin(), report_.end(), 0.0);
@@ -234,7 +234,7 @@ void Trainer::report_step() {
   }
 }
 
-// What all ranks together know.
+// The sums over all ranks.
 StepResult Trainer::read_report(std::int64_t step) {
   const ReportParts parts = report_parts();
   const bool computes = plan_.request.computes;

@@ -54,13 +54,13 @@ struct StepResult {
   double learning_rate = 0;
   double ms = 0;                     // from the step's start to the end of its update, on this rank
   std::span<const RankTimes> times;  // of every rank of the job; until the next step
-  bool redone = false;               // optimistic: the update was taken back and done again with the true clip factor
+  bool redone = false;               // optimistic: the update was rolled back and done again with the true clip factor
   bool skipped = false;              // loss or norm was not finite, so nothing was updated (set_max_skipped)
   Votes votes{};                     // of all ranks, summed (set_votes)
 };
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
-// run behind other actions) or working on it, to its end. An update is issued when the norm is: it begins once every
+// run beside other actions) or working on it, to its end. An update is issued when the norm is: it begins once every
 // rank knows the norm.
 struct LoweredMarks {
   Device::Mark issued = 0;
@@ -108,7 +108,7 @@ class Trainer {
   void set_votes(std::function<Votes()> votes) { votes_ = std::move(votes); }
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
-  // Of each row of the step (row of the global batch), the sum of its valid targets' losses. Collective, the same on
+  // The sum of the losses of each row's valid targets (row of the global batch). Collective, the same on
   // all ranks, and of a row's tokens alone: it depends neither on the rows beside it nor on ranks and schedule.
   std::vector<double> row_losses(const Batch& batch);
   // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order, and may end it by returning false,
@@ -130,10 +130,10 @@ class Trainer {
   const std::vector<ActionMarks>& last_step_marks() const { return last_marks_; }
   const std::vector<LoweredAction>& lowered() const { return lowered_; }
   const std::vector<LoweredMarks>& lowered_marks() const { return lowered_marks_; }
-  // What the clock of this rank's host is ahead of that of rank 0's; StepResult::times are on the latter.
+  // How far the clock of this rank's host is ahead of that of rank 0; StepResult::times are on the latter.
   void set_clock_ahead(double ms) { clock_ahead_ms_ = ms; }
   double clock_ahead() const { return clock_ahead_ms_; }
-  // What the rank does right now, for people; valid at any time, also inside hooks.
+  // A description of what the rank is doing now; valid at any time, also inside hooks.
   std::string doing() { return waits_for_ == nullptr ? executor_.doing() : std::string("waiting for ") + waits_for_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }

@@ -1,4 +1,4 @@
-// What a trainer does without training: validation, and generation of text.
+// The trainer's work without training: validation, and generation of text.
 #include "pipeline/train/trainer.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const 
     const auto length = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), shape.seq_len);
     // Where older ids go, all others move to other positions.
     if (length < static_cast<std::int64_t>(ids.size())) cached = 0;
-    if (memory_.plan().tokens.contains(0)) {  // ids behind the last one do not matter: attention is causal
+    if (memory_.plan().tokens.contains(0)) {  // ids after the last one do not matter: attention is causal
       std::fill(host_tokens_.begin(), host_tokens_.end(), 0);
       std::copy(ids.end() - length, ids.end(), host_tokens_.begin());
       device_.to_device(memory_.tokens(0), host_tokens_.data(),

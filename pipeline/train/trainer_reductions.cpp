@@ -33,7 +33,7 @@ void Trainer::issue_due(std::size_t done) {
     LoweredMarks& marks = lowered_marks_[issued_];
     marks.issued = marks.begin = device_.mark();
     issue(lowered_[issued_++]);
-    marks.end = device_.mark();  // unless it goes on behind other actions
+    marks.end = device_.mark();  // unless it goes on beside other actions
   }
 }
 
