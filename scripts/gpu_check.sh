@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: builds for its card, runs the kernel tests on it, trains the golden run alone and on 2 and 4 ranks
-# that share the GPUs, compares the bits of 1, 2, 4 and 8 ranks in bf16, the memory that is taken with the plan's, and the end of
-# a job whose rank is killed in mid-step with 24 layers per stage; measures tokens/s and MFU of GPT-2 124M, 350M, 774M and
+# that share the GPUs, compares the bits of 1, 2, 4 and 8 ranks in bf16, GPT-2 124M's first losses in bf16 with those of the
+# PyTorch of that machine (TRAIN_GPT_PYTHON, else python3), the memory that is taken with the plan's, and the end of a job whose
+# rank is killed in mid-step with 24 layers per stage; measures tokens/s and MFU of GPT-2 124M, 350M, 774M and
 # 1558M, every operation against its roofline, and products and attention against the PyTorch of that machine. Writes one table
 # to stdout and one JSON file.
 #
@@ -55,7 +56,7 @@ train() {
   local ranks=$1 folder=$2
   shift 2
   [ "$(left)" -gt 5 ] || { echo "$limit s are over" >"$folder.err"; return 1; }
-  timeout "$(left)" "$mpirun" -n "$ranks" $build/$program --device "${device/emulated/cuda}" --overwrite --output "$folder" --overwrite "$@" >"$folder.out" 2>"$folder.err"
+  timeout "$(left)" "$mpirun" -n "$ranks" $build/$program --device "${device/emulated/cuda}" --output "$folder" --overwrite "$@" >"$folder.out" 2>"$folder.err"
   local status=$?
   [ $status -ne 124 ] || echo "$limit s are over" >>"$folder.err"
   return $status
@@ -166,6 +167,28 @@ for case in "1 gpipe" "2 zb-v" "4 1f1b" "8 zb-h1"; do
     "parameters $hash, those of 1 rank $first_hash"
 done
 
+# The first losses in bf16, with heads on tensor cores, from parameters that PyTorch starts from as well. A learning rate
+# that moves nothing writes them.
+python=${TRAIN_GPT_PYTHON:-python3}
+curve=(--model d12 --vocab 50257 --max-seq-len 1024) length=1024 rows=4 curve_steps=10
+$small && curve=(--layers 2 --heads 2 --hidden 128 --vocab 1009 --max-seq-len 64) length=64 rows=1 curve_steps=4
+batch=(--train-data "$work/speed_tokens.bin" --shuffle false --seq-len $length --micro-batch-size $rows --micro-batches 2
+  --schedule gpipe --lr-schedule constant --warmup-steps 0 --weight-decay 0 --grad-clip 0)
+name="losses $precision against PyTorch" begins=$work/curve-begin folder=$work/curve
+if ! train 1 "$begins" "${curve[@]}" "${batch[@]}" --steps 1 --learning-rate 1e-30 --precision fp32; then
+  not_done "$name" "$begins"
+elif ! train 1 "$folder" --init "$begins/model.bin" "${batch[@]}" --steps $curve_steps --learning-rate 3e-4 --precision "$precision"; then
+  not_done "$name" "$folder"
+elif ! timeout "$(left)" "$python" scripts/gpu_loss_curve.py "$begins/model.bin" "$work/speed_tokens.bin" --seq-len $length --rows $rows \
+  --micro-batches 2 --steps $curve_steps --learning-rate 3e-4 $($small && echo --cpu) >"$work/curve.pytorch" 2>"$work/curve.err"; then
+  echo "$name: left out: $(tail -n 1 "$work/curve.err")"
+else
+  worst=$(paste <(field "$folder" step loss) "$work/curve.pytorch" |
+    awk '{d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > worst) worst = d} END {printf "%.2e", NF == 2 ? worst : 9}')
+  record "$name" "$(awk -v w="$worst" 'BEGIN {print (w < 5e-3) ? "true" : "false"}')" "\"worst\":$worst" \
+    "$curve_steps steps of $((2 * rows * length)) tokens, within $worst of PyTorch's (5e-3 allowed), the last $(field "$folder" step loss | tail -n 1)"
+fi
+
 # What a run takes of the GPU, against what it said it would: the plan, and estimates for CUDA's own.
 if [ "$device" = cuda ]; then
   used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -n 1; }
@@ -181,6 +204,13 @@ if [ "$device" = cuda ]; then
   taken=$((most - before)) allowed=$(awk -v p="${planned:-0}" 'BEGIN {printf "%d", p / 1048576 + 256 + 700}')  # and a context
   record "memory, $precision" "$([ "$taken" -gt 0 ] && [ "$taken" -le "$allowed" ] && echo true || echo false)" \
     "\"taken_mib\":$taken,\"allowed_mib\":$allowed" "$taken MiB taken, at most $allowed MiB were to be expected"
+elif [ "$device" = emulated ]; then  # a GPU that has what is planned, and a MiB more
+  planned=$(field "$work/bits-1" plan bytes | head -n 1)
+  EMULATOR_MEMORY=$(awk -v p="${planned:-0}" 'BEGIN {printf "%.9f", (p + 257 * 1048576) / 1073741824}') \
+    train 1 "$work/memory" --schedule gpipe --micro-batches 8 --steps 2 "${shape[@]}"
+  good=$([ $? -eq 0 ] && echo true || echo false)
+  record "memory, $precision" "$good" "\"planned_bytes\":${planned:-0}" \
+    "$([ $good = true ] && echo "a GPU of ${planned:-0} bytes, which the plan takes, and 257 MiB is enough" || why "$work/memory")"
 fi
 
 # A rank that dies in mid-step, when the others have launched all that the GPU's queue holds: all end, within seconds.
@@ -229,7 +259,7 @@ if [ -n "$rooflines" ] && [ "$(left)" -gt 20 ]; then
   : >"$work/pytorch"
   if [ "$(left)" -lt 20 ]; then
     echo "PyTorch: left out, less than 20 s of $limit are left"
-  elif timeout "$(left)" python3 scripts/gpu_pytorch.py $($small && echo --small) >"$work/pytorch" 2>"$work/pytorch.err"; then
+  elif timeout "$(left)" "$python" scripts/gpu_pytorch.py $($small && echo --small) >"$work/pytorch" 2>"$work/pytorch.err"; then
     record "PyTorch, the same work" true "\"operations\":[$(paste -sd, "$work/pytorch")]" "$(wc -l <"$work/pytorch") operations"
     field_of() { sed -n "s/.*\"operation\":\"$2\",\"us\":\([0-9.]*\).*/\1/p" "${1/#/$work/}" | head -n 1; }
     printf '%-34s %12s %12s %8s\n' "operation" "ours us" "PyTorch us" "ratio"

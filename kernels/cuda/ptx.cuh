@@ -141,8 +141,8 @@ __device__ __forceinline__ void cp_async_wait_group() {
 }
 __device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 
-// From here on the compiler knows nothing about x: what follows from it is computed where it is used, again in each round
-// of a loop, and holds no registers all the while.
+// From here on the compiler knows nothing about x: what follows from it is computed where it is used, again in each
+// round of a loop, and holds no registers all the while.
 __device__ __forceinline__ void forget_value(int& x) { asm volatile("" : "+r"(x)); }
 
 // 2^x, relative error 2^-22, subnormals flushed to zero.
