@@ -67,7 +67,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"val-batches", {{"val-batches", "2"}}, {"first validation"}},
       {"multiple-choice", {{"multiple-choice", "@/questions.jsonl"}}, {"answered"}},
       {"eval-every", {{"eval-every", "1"}}, {"answered"}, Base::one_rank, {{"multiple-choice", "@/questions.jsonl"}}},
-      {"sample-every", {{"sample-every", "2"}}, {"screen"}},
+      {"sample-every", {{"sample-every", "2"}}, {"screen", "plan"}},  // generation keeps keys and values
       {"output", {{"output", "@/elsewhere"}}, {}},
       {"overwrite", {{"output", "@/first"}, {"overwrite", ""}}, {}},
       {"checkpoint-every", {{"checkpoint-every", "2"}}, {"files"}},
