@@ -18,7 +18,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 // ends of channels with one CTA, and three communicators of sums with four.
 constexpr std::int64_t kConnection = 10 * kMiB;
 constexpr std::int64_t kMessages = (8 + 3 * 4) * kConnection;
-constexpr std::int64_t kSlice = 2 * kMiB;  // of sums in rank order, per rank
+constexpr std::int64_t kSlice = 2 * kMiB;  // of sums over ranks, per rank
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -51,8 +51,9 @@ std::int64_t cuda_workspace_bytes(Precision precision, std::int64_t B, std::int6
   const std::int64_t N = B * T;
   return cuda::MatrixProducts::kWorkspaceBytes +
          std::max({aligned(N * 4 * C * element_size(precision)), aligned(cuda::bias_backward_scratch_bytes(N, 4 * C)),
+                   aligned(cuda::embedding_backward_scratch_bytes(N, C)),
                    aligned(cuda::layernorm_backward_weight_scratch_bytes(N, C)),
-                   aligned(cuda::attention_backward_scratch_bytes(B, T, NH))});
+                   aligned(cuda::attention_backward_scratch_bytes(precision, B, T, C, NH))});
 }
 
 }  // namespace train_gpt

@@ -175,7 +175,7 @@ struct Case {
     result.ranks = ranks;
     result.replicas = replicas;
     result.micro_batches = (schedule == "dualpipe" ? 2 * ranks : micro_batches) / replicas;
-    result.groups = schedule == "dualpipe" ? 2 : replicas;
+    result.groups = schedule == "dualpipe" ? 2 : replicas;  // of the whole step
     result.steps = steps;
     result.optimistic = optimistic;
     result.grad_clip = clip;
@@ -236,7 +236,6 @@ void Sweep::bits() {
       if (one.layers > 3 && precision != Precision::fp32) continue;
       Run run = one.run(steps);
       const Outcome& expected = one_rank(run, precision);
-      if (one.replicas > 1) run.groups = 1;
       bool quiet = false;
       const Outcome actual = run_case(run, precision, one.staged, quiet);
       report(name + ": other bits than one rank", !first() || actual == expected);
@@ -319,6 +318,7 @@ double Sweep::golden_loss_difference(const std::string& path, const std::string&
     request.batch = {.rows = 1, .seq_len = golden::kSeqLen, .micro_batches = static_cast<int>(golden::kRows)};
     request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = request.batch.micro_batches});
     request.partition = uniform_partition(request.model, request.schedule.placement.depth());
+    request.head_chunks = device.head_chunks();
     request.workspace_bytes = device.workspace_bytes(1, golden::kSeqLen, request.model.hidden, request.model.heads,
                                                      request.model.padded_vocab());
     const Plan plan = make_plan(request);

@@ -54,6 +54,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
                    .groups = run.groups};
   request.schedule = make_schedule(
       {.name = run.schedule, .ranks = run.ranks, .micro_batches = run.micro_batches, .chunks = run.chunks});
+  if (run.groups == 0) request.batch.groups = run.replicas * request.directions();
   request.partition =
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
@@ -61,6 +62,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.precision = device.precision();
+  request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
   const Plan plan = make_plan(request);
   const OptimizerSettings optimizer{
