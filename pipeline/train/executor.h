@@ -135,7 +135,7 @@ class Executor {
   std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
-  Device::Mark middle_ = 0;  // see ActionMarks, of the action that runs
+  Device::Mark middle_ = 0;                // see ActionMarks, of the action that runs
   std::vector<Input> inputs_;              // awaited so far in this list
   std::size_t next_missing_ = 0;           // those before it have arrived
   std::size_t actions_ahead_ = 0;          // of the training list, that may run ahead
