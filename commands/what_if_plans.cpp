@@ -220,8 +220,9 @@ std::vector<WhatIfRow> rows_of_other_plans(const WhatIf& what_if, const RecordHe
             if (!pass->empty()) *pass = {sum / static_cast<double>(pass->size()) / 2};
           }
         }
-        return plans.row("on " + std::to_string(2 * p) + " ranks per pipeline", request,
-                         command_otherwise(words, 2 * jobs, {"--partition"}, ""));
+        // What costs are given for is the share of a rank, which would be another one.
+        const std::string command = header.timed ? "" : command_otherwise(words, 2 * jobs, {"--partition"}, "");
+        return plans.row("on " + std::to_string(2 * p) + " ranks per pipeline", request, command);
       });
     }
   }

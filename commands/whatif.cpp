@@ -5,7 +5,7 @@
 
 #include "commands/cli/wording.h"
 #include "commands/commands.h"
-#include "commands/replay.h"
+#include "commands/run/replay.h"
 #include "commands/run/setup.h"
 #include "commands/what_if_rows.h"
 #include "pipeline/draw/markup.h"

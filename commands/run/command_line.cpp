@@ -57,7 +57,8 @@ std::string command_otherwise(const std::vector<std::string>& words, int ranks,
   std::vector<std::string> kept = words, left_out = {"--output", "--resume"};
   std::erase(kept, "--overwrite");
   left_out.insert(left_out.end(), replaced.begin(), replaced.end());
-  return (ranks > 1 ? "mpirun -n " + std::to_string(ranks) + " " : "") + without(kept, left_out) + " " + added;
+  return (ranks > 1 ? "mpirun -n " + std::to_string(ranks) + " " : "") + without(kept, left_out) +
+         (added.empty() ? "" : " " + added);
 }
 
 std::string options_for_all(const std::vector<std::string>& words) {

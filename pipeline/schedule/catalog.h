@@ -24,7 +24,7 @@ const std::vector<std::string>& schedule_names();
 bool takes_chunks(const std::string& name);      // --chunks is free for it (otherwise only one value is accepted)
 bool takes_group_size(const std::string& name);  // --group-size means something for it
 Placement::Kind placement_kind(const std::string& name);
-int default_chunks(const std::string& name);     // 2 for the looped and V schedules, else 1
+int default_chunks(const std::string& name);  // 2 for the looped and V schedules, else 1
 
 // The smallest g >= p with m mod g = 0 or >= p (Megatron-LM's rule); m if m < p.
 int default_group_size(int p, int m);

@@ -1,4 +1,4 @@
-#include "commands/replay.h"
+#include "commands/run/replay.h"
 
 #include <algorithm>
 
