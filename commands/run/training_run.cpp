@@ -175,6 +175,9 @@ void remove_half_written(const TrainingRun& run) {
     remove_half_written(run);
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
     run.log->failed(failure.what());
+    std::fflush(stderr);
+    // The launcher drops what it has not passed on when a job is aborted: what the rank that failed has to say.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
     finish_saving(run);
     if (run.session.is_first()) {
