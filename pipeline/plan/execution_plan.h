@@ -42,13 +42,14 @@ struct PlanRequest {
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the model; empty: none
   Precision precision = Precision::fp32;
-  std::int64_t workspace_bytes = 0;  // Device::workspace_bytes for these sizes
-  Costs costs;                       // for the lengths of the message queues
-  bool training = true;              // false: validation and generation alone, without gradients and optimizer state
-  bool computes = true;              // false: the timed device, which needs message buffers and nothing else
-  bool caches = false;               // generation keeps keys and values (where Device::rows_stand_alone)
-  bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
-  int zero = 0;                      // --zero: 1: each replica has the optimizer state of its shard alone
+  std::int64_t workspace_bytes = 0;              // Device::workspace_bytes for these sizes
+  HeadChunks head_chunks = HeadChunks::for_cpu;  // Device::head_chunks
+  Costs costs;                                   // for the lengths of the message queues
+  bool training = true;           // false: validation and generation alone, without gradients and optimizer state
+  bool computes = true;           // false: the timed device, which needs message buffers and nothing else
+  bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
+  bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
+  int zero = 0;                   // --zero: 1: each replica has the optimizer state of its shard alone
 
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
   // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
