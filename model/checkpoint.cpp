@@ -112,11 +112,10 @@ void create_file(const std::string& path, const Header& header, std::int64_t byt
 
 // visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena
 template <class Visit>
-void for_each_piece(const ModelConfig& config, const ArenaLayout& layout, bool owned_only, const Visit& visit) {
-  const std::vector<TensorInfo> tensors = model_tensors(config);
+void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, bool owned_only, const Visit& visit) {
   for (const ArenaLayout::Entry& entry : layout.entries) {
     if (owned_only && !entry.owned) continue;
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    const TensorInfo& tensor = entry.info;  // or a part of one
     for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece)
       visit(tensor, entry.offset + begin, begin, std::min(kPiece, tensor.elements - begin));
   }

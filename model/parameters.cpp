@@ -119,6 +119,8 @@ std::int64_t ArenaLayout::offset_of(int tensor) const {
   return entry == nullptr ? -1 : entry->offset;
 }
 
+std::int64_t arena_elements(const TensorInfo& tensor) { return round_up(tensor.elements, kArenaAlignment); }
+
 ElementRange wte_range(const ModelConfig& config, const ArenaLayout& layout, int first, int last) {
   const std::int64_t begin = layout.offset_of(tensor_index(config, TensorKind::wte, first));
   const ArenaLayout::Entry& end = *layout.find(tensor_index(config, TensorKind::wte, last - 1));
@@ -140,13 +142,13 @@ ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& uni
     const bool owned = units[static_cast<std::size_t>(tensor.unit)];
     if (!owned && !read_by_head(tensor)) continue;
     layout.entries.push_back({.tensor = t, .offset = layout.elements, .owned = owned, .info = tensor});
-    layout.elements += round_up(tensor.elements, kArenaAlignment);
+    layout.elements += arena_elements(tensor);
   }
   layout.gradient_elements = layout.elements;
   for (ArenaLayout::Entry& entry : layout.entries) {
     if (!entry.owned || !read_by_head(entry.info)) continue;
     entry.head_gradient = layout.gradient_elements;
-    layout.gradient_elements += round_up(entry.info.elements, kArenaAlignment);
+    layout.gradient_elements += arena_elements(entry.info);
   }
   return layout;
 }

@@ -63,7 +63,8 @@ std::int64_t element_count(const ModelConfig& config);  // of all tensors, paddi
 std::int64_t atom_count(const ModelConfig& config);     // of all tensors
 
 // Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
-// gradients, first and second moments), the same offsets in each kind. Tensors start at multiples of 128 elements, so
+// gradients, first and second moments), the same offsets in each kind; in canonical order, unless somebody moves them
+// (pipeline/plan/sections.h). Tensors start at multiples of 128 elements, so
 // that they are 256-byte aligned in fp32 and in bf16 arenas; shards of one matrix that follow each other do so without
 // a gap. Where a tied model's embedding and a shard of its head are both here, that shard of wte appears once as
 // parameter and twice as gradient (see Entry::head_gradient).
@@ -86,6 +87,9 @@ struct ArenaLayout {
   const Entry* find(int tensor) const;       // null if the rank does not hold it
   std::int64_t offset_of(int tensor) const;  // -1 if the rank does not hold it
 };
+
+// Elements that a tensor takes in an arena, with what aligns the next one.
+std::int64_t arena_elements(const TensorInfo& tensor);
 
 // Where shards [first, last) of wte lie in an arena that holds them all: one piece.
 struct ElementRange {

@@ -73,8 +73,9 @@ struct BatchOptions {
   bool micro_batches_given = false;   // a schedule file has an m of its own
   std::int64_t global_rows = 0;       // --global-batch-size, which sets m; 0: not given
   int data_parallel = 1;              // d
-  std::optional<int>
-      accumulation_groups;  // G, of the whole step; not given: d, or 2d where a schedule has two directions
+  // G, of the whole step; not given: d, or 2d where a schedule has two directions
+  std::optional<int> accumulation_groups;
+  int zero = 0;  // 1: optimizer state is shared out to the replicas
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 

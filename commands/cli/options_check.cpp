@@ -98,6 +98,12 @@ void check_batch(const Options& options) {
              std::string("2^63 tokens; lower one of them"));
     }
   }
+  if (batch.zero > 0 && batch.data_parallel == 1) {
+    refuse("--zero 1 shares optimizer state out to replicas: give --data-parallel 2 or more");
+  }
+  if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
+    refuse("--zero 1 has no meaning with --device timed, which computes nothing");
+  }
   const int groups = batch.accumulation_groups.value_or(batch.data_parallel);
   if (groups == batch.data_parallel) return;
   if (!std::has_single_bit(static_cast<unsigned>(groups)) || groups % batch.data_parallel != 0) {

@@ -93,6 +93,7 @@ Event plan_event(const Plan& plan, const Simulation& predicted, std::optional<do
       {"seq_len", request.batch.seq_len},
       {"data_parallel", request.batch.replicas},
       {"accumulation_groups", request.batch.groups},
+      {"zero", request.zero},
       {"layers", request.model.layers},
       {"heads", request.model.heads},
       {"hidden", request.model.hidden},

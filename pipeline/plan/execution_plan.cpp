@@ -8,6 +8,7 @@
 
 #include "pipeline/plan/forward_only.h"
 #include "pipeline/plan/plan_bytes.h"
+#include "pipeline/plan/shards.h"
 #include "pipeline/schedule/channels.h"
 #include "pipeline/simulate/validate.h"
 
@@ -57,6 +58,10 @@ class RankPlanner {
       add_stage(s, range);
     }
     plan_.layout = arena_layout(request.model, units);
+    plan_.sections = arrange_by_stage(plan_.layout, request.model, request.partition, plan_.stages);
+    for (Section& section : plan_.sections) {
+      if (request.zero > 0) section.cuts = piece_cuts(section, plan_.layout, request.batch.replicas);
+    }
   }
 
   RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,

@@ -11,6 +11,7 @@
 
 #include "model/stage.h"
 #include "pipeline/plan/partition.h"
+#include "pipeline/plan/sections.h"
 #include "pipeline/plan/tied_sums.h"
 #include "pipeline/schedule/channel.h"
 #include "pipeline/schedule/schedule.h"
@@ -48,6 +49,7 @@ struct PlanRequest {
   bool computes = true;           // false: the timed device, which needs message buffers and nothing else
   bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
   bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
+  int zero = 0;                   // --zero: 1: each replica has the optimizer state of its shard alone
 
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
   // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
@@ -159,7 +161,8 @@ struct RankPlan {
   std::vector<ActionPlan> actions;     // parallel to the schedule's list
   std::vector<ActionPlan> validation;  // parallel to the list of Plan::validation
   std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
-  ArenaLayout layout;
+  ArenaLayout layout;                  // arranged by stage
+  std::vector<Section> sections;
   std::int64_t scratch_bytes = 0;
   MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
   MicroBatches targets;            // those whose targets it reads: it has a part of the head

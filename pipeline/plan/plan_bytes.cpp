@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "model/optimizer.h"
+#include "pipeline/plan/shards.h"
 
 namespace train_gpt {
 namespace {
@@ -79,10 +80,11 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   }
   if (request.training) {
     if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
+    const std::int64_t moment_elements = request.zero > 0 ? shard_elements(plan.sections) : plan.layout.elements;
     line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
     line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
-    line(MemoryUse::first_moment, plan.layout.elements * kFloat);
-    line(MemoryUse::second_moment, plan.layout.elements * kFloat);
+    line(MemoryUse::first_moment, moment_elements * kFloat);
+    line(MemoryUse::second_moment, moment_elements * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {
     const Pool& pool = plan.pools[i];

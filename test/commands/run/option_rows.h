@@ -51,6 +51,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"micro-batches", {{"micro-batches", "8"}}, model},
       {"global-batch-size", {{"global-batch-size", "16"}}, model, Base::one_rank, {}, {"micro-batches"}},
       {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
+      {"zero", {{"zero", "1"}}, {"plan"}, Base::two_ranks, {{"data-parallel", "2"}}, {"profile"}},
       {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan", "start"}},
       {"learning-rate", {{"learning-rate", "2e-2"}}, {"parameters", "learning rates", "start"}},
       {"lr-schedule", {{"lr-schedule", "linear"}}, {"parameters", "learning rates", "start"}},

@@ -61,6 +61,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.recompute = run.recompute;
   request.caches = run.caches;
   request.spare_parameters = run.optimistic;
+  request.zero = run.zero;
   request.precision = device.precision();
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());

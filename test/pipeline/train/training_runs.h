@@ -25,6 +25,7 @@ struct Run {
   int micro_batches = 4;
   std::int64_t rows = 1;
   int groups = 0;  // of the whole step; 0: one per replica and direction
+  int zero = 0;    // --zero
   int threads = 1;
   Partition partition = {};  // empty: uniform
   HeadForm head = HeadForm::streamed;
