@@ -46,6 +46,7 @@ PlanRequest base_request(const Options& options, const ModelConfig& model, const
   base.model = model;
   base.batch = batch_shape(options, schedule);
   base.precision = profile ? profile->sizes.precision : plan_precision(options);
+  base.optimizer = options.optimizer.optimizer;
   base.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   base.workspace_bytes = planned_workspace_bytes(options.device.device, base.precision,
                                                  std::max(1, options.run.threads), model, base.batch);

@@ -81,6 +81,8 @@ struct BatchOptions {
 enum class OptimizerStep : std::uint8_t { synchronous, optimistic };
 
 struct OptimizerOptions {
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  MuonScale muon_scale = MuonScale::rms;
   double learning_rate = 3e-4;
   LearningRateShape lr_schedule = LearningRateShape::cosine;
   std::int64_t warmup_steps = 0;

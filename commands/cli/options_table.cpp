@@ -183,6 +183,17 @@ std::vector<OptionSpec> batch_options() {
 
 std::vector<OptionSpec> optimizer_options() {
   return {
+      {"optimizer", "NAME", "adamw", kTrain | kPlan,
+       "adamw, or muon: the layers' matrices by Muon (momentum .95), everything else by AdamW",
+       [](Options& o, const Value& v) {
+         o.optimizer.optimizer =
+             v.choice<OptimizerKind>({{"adamw", OptimizerKind::adamw}, {"muon", OptimizerKind::muon}});
+       }},
+      {"muon-scale", "NAME", "rms", kTrain,
+       "rms: steps as large as AdamW's, for the same --learning-rate; spectral: sqrt(max(1, rows/columns))",
+       [](Options& o, const Value& v) {
+         o.optimizer.muon_scale = v.choice<MuonScale>({{"rms", MuonScale::rms}, {"spectral", MuonScale::spectral}});
+       }},
       {"learning-rate", "X", "0.0003", kTrain, "largest rate",
        [](Options& o, const Value& v) { o.optimizer.learning_rate = v.number(0); }},
       {"lr-schedule", "NAME", "cosine", kTrain, "constant, cosine, linear or wsd, after the warm-up",

@@ -105,7 +105,6 @@ constexpr Answer kAnswers[] = {
     {"fp32", kPrecision},
     {"dropout", "models are trained without dropout here, as llm.c does"},
     {"compile", "nothing is compiled at run time here"},
-    {"optimizer", "the optimizer is AdamW: --beta1 --beta2 --eps --weight-decay"},
 };
 
 // Letters and digits alone, in small letters.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "model/muon.h"
 #include "pipeline/plan/forward_only.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/channels.h"
@@ -55,7 +56,10 @@ class RankPlanner {
       for (int u = range.first; u < range.last; ++u) units[static_cast<std::size_t>(u)] = true;
       add_stage(s, range);
     }
-    plan_.layout = arena_layout(request.model, units);
+    plan_.layout = arena_layout(request.model, units, request.optimizer);
+    // An update runs between actions, never beside one.
+    if (request.training)
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, muon_scratch_bytes(request.precision, plan_.layout));
   }
 
   RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,

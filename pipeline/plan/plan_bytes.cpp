@@ -31,8 +31,8 @@ const char* line_name(MemoryUse use) {
                                                                   "parameters, spare",
                                                                   "gradients",
                                                                   "gradients of one group",
-                                                                  "AdamW first moment",
-                                                                  "AdamW second moment",
+                                                                  "first moment",
+                                                                  "second moment",
                                                                   "",
                                                                   "message buffers",
                                                                   "tokens and losses",
@@ -84,7 +84,7 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
       line(MemoryUse::group_gradients, plan.layout.gradient_elements * kFloat);
     }
     line(MemoryUse::first_moment, plan.layout.elements * kFloat);
-    line(MemoryUse::second_moment, plan.layout.elements * kFloat);
+    line(MemoryUse::second_moment, plan.layout.second_elements * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {
     const Pool& pool = plan.pools[i];

@@ -276,23 +276,30 @@ OptimizerArenas Trainer::arenas(float* new_values) const {
           .gradients = memory_.gradients()};
 }
 
+void Trainer::take_step(float* new_values, bool keep_moments) {
+  const OptimizerArenas of_rank = arenas(new_values);
+  const ArenaLayout& layout = memory_.plan().layout;
+  adamw_step(device_, of_rank, layout, memory_.scalars(), optimizer_.adamw, keep_moments);
+  muon_step(device_, of_rank, layout, memory_.scalars(), optimizer_.muon, keep_moments, memory_.scratch());
+}
+
 void Trainer::update(std::int64_t step, double norm) {
   load_scalars(step, clip_factor(norm, optimizer_.grad_clip));
-  adamw_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
-             /*keep_moments=*/false);
+  take_step(memory_.parameters(), /*keep_moments=*/false);
 }
 
 // Writes the new parameters beside the old ones and makes them the parameters; the moments stay.
 void Trainer::update_ahead(std::int64_t step) {
   load_scalars(step, 1.0F);
-  adamw_step(device_, arenas(memory_.spare_parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
-             /*keep_moments=*/true);
+  take_step(memory_.spare_parameters(), /*keep_moments=*/true);
   memory_.swap_parameters();
 }
 
 // The scalars are still those of update_ahead.
 void Trainer::commit_moments() {
-  adamw_moments_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw);
+  const OptimizerArenas of_rank = arenas(memory_.parameters());
+  adamw_moments_step(device_, of_rank, memory_.plan().layout, memory_.scalars(), optimizer_.adamw);
+  muon_averages_step(device_, of_rank, memory_.plan().layout, memory_.scalars(), optimizer_.muon);
 }
 
 // ---- costs ----------------------------------------------------------------------------------------------------------

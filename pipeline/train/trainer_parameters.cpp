@@ -44,7 +44,7 @@ void Trainer::save(const std::string& path, Precision precision) {
 void Trainer::save_moments(const std::string& path) {
   const ModelConfig& model = plan_.request.model;
   write_together(
-      path, [&] { create_optimizer_file(path, model); },
+      path, [&] { create_optimizer_file(path, model, plan_.request.optimizer); },
       [&] {
         write_moments(device_, path, model, memory_.plan().layout, memory_.first_moment(), memory_.second_moment());
       });

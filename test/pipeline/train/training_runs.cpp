@@ -58,6 +58,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
+  request.optimizer = run.optimizer;
   request.spare_parameters = run.optimistic;
   request.precision = device.precision();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
@@ -65,6 +66,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   const OptimizerSettings optimizer{
       .learning_rate = {.shape = LearningRateShape::cosine, .peak = 1e-2, .steps = run.steps, .warmup_steps = 1},
       .adamw = {.weight_decay = 0.1F},
+      .muon = {.weight_decay = 0.1F},
       .grad_clip = run.grad_clip};
 
   Groups groups = make_groups(world, make_layout(world.size(), run.replicas), plan);
