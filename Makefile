@@ -12,6 +12,18 @@ SCRIPTED_GOALS := deps format help clean check-includes
 # These two must work on a fresh machine: what is missing is installed (with apt, as root), not only named.
 INSTALL ?= $(if $(filter demo test check,$(MAKECMDGOALS)),1)
 
+# What `make deps PREFIX=DIR` unpacked, without root: compiler, linker, loader and shell look there as well.
+override PREFIX := $(abspath $(or $(PREFIX),$(shell cat .prefix 2>/dev/null)))
+ifneq ($(PREFIX),)
+MULTIARCH := $(shell $(CXX) -print-multiarch)
+colon_list = $(subst $() ,:,$(strip $(1)))
+PREFIX_LIBRARIES := $(PREFIX)/usr/lib/$(MULTIARCH) $(PREFIX)/usr/lib
+export CPLUS_INCLUDE_PATH := $(call colon_list,$(addprefix $(PREFIX)/usr/include,/ /$(MULTIARCH)/mpich /$(MULTIARCH)) $(CPLUS_INCLUDE_PATH))
+export LIBRARY_PATH := $(call colon_list,$(PREFIX_LIBRARIES) $(LIBRARY_PATH))
+export LD_LIBRARY_PATH := $(call colon_list,$(PREFIX_LIBRARIES) $(LD_LIBRARY_PATH))
+export PATH := $(PREFIX)/usr/bin:$(PATH)
+endif
+
 # ---- what this machine has: scripts/find_libraries.sh test-links every library and writes config.mk ----------------------
 ifeq ($(filter $(SCRIPTED_GOALS),$(MAKECMDGOALS)),)
 -include $(BUILD)/config.mk
@@ -37,8 +49,8 @@ optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointe
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror
 # -ffp-contract=off: two pieces of code that compute the same formula must give the same bits; kernels ask for FMA by name.
 # -fno-math-errno: no errno from sqrt, so that loops with it vectorise; values are the same.
-CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. $(OPENMP_FLAGS) $(MPI_CFLAGS)
-LDLIBS_ALL := $(MPI_LIBS) -lpcre2-8 -lpthread $(LDLIBS)
+CXXFLAGS_ALL := -std=c++20 -g1 -march=native -ffp-contract=off -fno-math-errno $(WARNINGS) -I. -pthread $(MPI_CFLAGS)
+LDLIBS_ALL := $(MPI_LIBS) $(PREFIX_LIBRARIES:%=-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)%) -lpcre2-8 -lpthread $(LDLIBS)
 
 sources = $(wildcard $(1)/*.cpp)
 objects = $(patsubst %.cpp,$(BUILD)/%.o,$(call sources,$(1)))
@@ -112,7 +124,7 @@ EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp test/$(
 
 
 # Every schedule over MPI, many cases in one job.
-MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(shell command -v mpirun.mpich || echo mpirun))
+MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(or $(PREFIX:%=%/usr/bin/mpirun.mpich),$(shell command -v mpirun.mpich || echo mpirun)))
 $(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
@@ -138,6 +150,7 @@ check: test check-emulator mutants
 	  '$(SWEEP) --synchronous-sends' '$(SWEEP) --optimistic --delays' '$(SWEEP) --optimistic --synchronous-sends' \
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
+	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  $(if $(CUDA_NVCC),'test/scripts/find_cuda_test.sh $(BUILD)/cuda.mk')
@@ -158,8 +171,10 @@ include test/cuda/gpu_tests.mk
 demo: train_gpt
 	@scripts/demo.sh ./train_gpt
 
+# Without root: make deps PREFIX=DIR, after which every make looks below DIR.
 deps:
-	@INSTALL=1 CXX='$(CXX)' scripts/find_libraries.sh
+	@INSTALL=1 UNPACK='$(if $(PREFIX),1)' PREFIX='$(PREFIX)' CXX='$(CXX)' scripts/find_libraries.sh
+	@$(if $(PREFIX),echo '$(PREFIX)' > .prefix)
 
 LINTED = $(wildcard $(FOLDERS:%=%/*.cpp))
 lint: $(BUILD)/config.mk

@@ -12,6 +12,7 @@
 #include "commands/run/launch.h"
 #include "commands/run/session.h"
 #include "commands/run/stopping.h"
+#include "pipeline/draw/markup.h"
 
 namespace {
 
@@ -42,6 +43,8 @@ int run(const Options& options) {
       return run_checkpoint(options);
     case Command::status:
       return run_status(options);
+    case Command::report:
+      return run_report(options);
   }
   throw std::logic_error("a command without a case");
 }
@@ -55,7 +58,7 @@ int finish(int status) {
 
 int report(const std::exception& error, int status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "train_gpt: error: %s\n", error.what());
+  std::fprintf(stderr, "train_gpt: error: %s\n", printable(error.what()).c_str());
   return status;
 }
 

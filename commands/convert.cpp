@@ -4,6 +4,7 @@
 
 #include "commands/commands.h"
 #include "commands/run/run_tokenizer.h"
+#include "commands/run/setup.h"
 #include "data/temporary_file.h"
 #include "model/checkpoint.h"
 #include "model/huggingface.h"
@@ -38,7 +39,7 @@ void write_tokenizer_files(const Tokenizer& tokenizer, const ModelConfig& model,
 }  // namespace
 
 int run_convert(const Options& options) {
-  const std::string& input = options.model.init_file;
+  const std::string input = init_model_file(options);
   const std::string& output = options.convert.output;
   const ModelFile model(input);
   const std::optional<Tokenizer> tokenizer = tokenizer_of_model(input, model.config());

@@ -11,6 +11,7 @@
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
 #include "commands/run/told.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/schedule/catalog.h"
 
 namespace train_gpt {
@@ -33,8 +34,10 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
 class Output {
  public:
   explicit Output(const Session& session) : shows_(session.is_first()) {}
-  void show(const std::string& text) const {
+  // Whole characters; a model may put any among them.
+  void show(const std::string& piece) const {
     if (!shows_) return;
+    const std::string text = printable(piece);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
@@ -49,7 +52,8 @@ void go_on(Trainer& trainer, const Options& options, const Tokenizer* tokenizer,
   const GenerateOptions& wanted = options.generate;
   IdsAsText text(tokenizer, vocab);
   StopText stop(wanted.stop);
-  trainer.generate(text.prompt(prompt), wanted.tokens, wanted.temperature, options.data.seed, [&](std::int32_t id) {
+  const Sampling sampling{.temperature = wanted.temperature, .top_k = wanted.top_k, .top_p = wanted.top_p};
+  trainer.generate(text.prompt(prompt), wanted.tokens, sampling, options.data.seed, [&](std::int32_t id) {
     if (tokenizer != nullptr && id == tokenizer->end_of_text() && !wanted.ignore_eos) return false;
     output.show(stop.push(text.push(id)));
     return !stop.found();
@@ -82,11 +86,16 @@ void go_on_from_lines(Trainer& trainer, Session& session, const Options& options
 int run_generate(const Options& options) {
   Session session(options);
   try {
-    const std::string& init = options.model.init_file;
+    std::string init;
     ModelConfig model;
     std::optional<Tokenizer> tokenizer;
     Plan plan;
     session.together([&] {
+      if (options.model.init_file.empty()) {
+        throw std::invalid_argument(
+            "generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
+      }
+      init = init_model_file(options);
       model = ModelFile(init).config();
       const std::string& named = options.generate.tokenizer;
       tokenizer = named.empty() ? tokenizer_of_model(init, model) : tokenizer_named(named);

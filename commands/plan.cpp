@@ -3,18 +3,28 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "commands/run/log.h"
+#include "commands/cli/wording.h"
+#include "commands/run/log_events.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
 #include "commands/search_watch.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/csv.h"
 #include "pipeline/simulate/validate.h"
 
 namespace train_gpt {
 namespace {
+
+constexpr const char* kPlanWords =
+    "bubble: idle share of ranks x time from the first action to the last; span bubble: the same, each rank from its "
+    "own\n"
+    "first action to its own last. F forward, I and W the two halves of the backward (gradients of inputs, of "
+    "weights);\n"
+    "F..I, F..W, I..W: memory held from the one to the other, with the number of buffers (slots) in brackets\n";
 
 // p: --stages, else the schedule file's, else the number of ranks that a profile was measured on.
 int pipeline_ranks(const Options& options, const std::optional<Profile>& profile) {
@@ -99,17 +109,26 @@ std::string split_table(const ChoiceRequest& request) {
   return table;
 }
 
-std::string prediction_line(const Choice& choice) {
+std::string prediction(const Choice& choice, const CostModel& costs, bool measured) {
   const PlanRequest& request = choice.plan.request;
   const Simulation& predicted = choice.predicted;
-  const double tokens_per_s = static_cast<double>(request.batch.step_tokens()) / predicted.makespan * 1000;
   std::array<char, 300> text{};
-  std::snprintf(
-      text.data(), text.size(),
-      "schedule %s, p = %d, v = %d, m = %d: step %.1f ms, bubble %.2f%% (makespan) %.2f%% (span), %.0f tokens/s\n",
-      request.schedule.name.c_str(), request.schedule.ranks, request.schedule.chunks, request.schedule.micro_batches,
-      predicted.makespan, 100 * predicted.bubble, 100 * predicted.bubble_span, tokens_per_s);
-  return text.data();
+  std::snprintf(text.data(), text.size(), "schedule %s, p = %d, v = %d, m = %d: bubble %.2f%%, span bubble %.2f%%\n",
+                request.schedule.name.c_str(), request.schedule.ranks, request.schedule.chunks,
+                request.schedule.micro_batches, 100 * predicted.bubble, 100 * predicted.bubble_span);
+  std::string lines = text.data();
+  std::snprintf(text.data(), text.size(), "predicted %.1f ms per step", predicted.makespan);
+  lines += text.data() + beside_uniform_cut(predicted.makespan, choice.uniform_makespan);
+  if (measured || costs.given) {
+    std::snprintf(text.data(), text.size(), "; %.0f tokens/s",
+                  static_cast<double>(request.batch.step_tokens()) / predicted.makespan * 1000);
+    lines += text.data();
+  } else {
+    lines +=
+        "\nThese ms only compare: nothing was measured, F of an average rank is set to 1 ms. `train_gpt profile` "
+        "measures.";
+  }
+  return lines + "\n" + kPlanWords;
 }
 
 }  // namespace
@@ -121,7 +140,9 @@ int run_plan(const Options& options) {
   const int p = pipeline_ranks(options, profile);
   const std::optional<Schedule> schedule = named_schedule(options, p);
   if (schedule) {
-    for (const std::string& notice : validate(*schedule).notices) std::printf("note: %s\n", notice.c_str());
+    for (const std::string& notice : validate(*schedule).notices) {
+      std::fprintf(stderr, "note: %s\n", printable(notice).c_str());
+    }
   }
   const PlanRequest base = base_request(options, model, profile, schedule);
   const CostModel costs = plan_costs(options, profile, model, base.batch, p);
@@ -130,13 +151,16 @@ int run_plan(const Options& options) {
   request.search_progress = watch.progress();
   const Choice choice = choose(request);
   check_memory_limit(choice.plan, options.pipeline.memory_limit);
-  std::printf("model: %lld parameters\n", static_cast<long long>(parameter_count(model)));
+  if (options.plan_json) {
+    std::printf("%s\n", line_of(plan_event(choice.plan, choice.predicted, choice.uniform_makespan)).c_str());
+    return 0;
+  }
+  std::printf("model: %s parameters\n", grouped_digits(parameter_count(model)).c_str());
   if (!choice.schedule_reason.empty()) std::printf("%s\n", choice.schedule_reason.c_str());
-  std::printf("%s\n%s%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
-              prediction_line(choice).c_str());
+  std::printf("%s\n\n%s\n%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
+              prediction(choice, costs, profile.has_value()).c_str());
   if (options.device.device == DeviceKind::cuda) std::printf("%s\n", multiprocessor_line(choice.plan).c_str());
-  if (!schedule && !costs.given) std::printf("%s", split_table(request).c_str());
-  std::printf("%s\n", plan_event(choice.plan, choice.predicted, choice.uniform_makespan).c_str());
+  if (!schedule && !costs.given) std::printf("\n%s", split_table(request).c_str());
   return 0;
 }
 

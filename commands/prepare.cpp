@@ -11,12 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include "commands/cli/wording.h"
 #include "data/data_folder.h"
 #include "data/glob.h"
 #include "data/manifest.h"
 #include "data/prepare.h"
 #include "data/split_pattern.h"
 #include "data/temporary_file.h"
+#include "pipeline/draw/markup.h"
 
 namespace train_gpt {
 namespace {
@@ -103,11 +105,11 @@ void say(const PrepareSummary& summary, const Vocabulary& vocabulary) {
   const auto files = [](std::size_t n) { return n == 1 ? "" : " and " + std::to_string(n - 1) + " more files"; };
   text += summary.files.front() + files(summary.files.size()) + ": " +
           std::to_string(summary.train_tokens + summary.val_tokens) + " tokens of " +
-          std::to_string(summary.documents) + " documents";
+          counted(summary.documents, "document");
   if (summary.val_tokens > 0) text += ", " + std::to_string(summary.val_tokens) + " of them to validate";
-  if (summary.empty > 0) text += ", " + std::to_string(summary.empty) + " empty files left out";
+  if (summary.empty > 0) text += ", " + counted(summary.empty, "empty file") + " left out";
   text += "; vocabulary " + std::to_string(vocabulary.size()) + ", see " + manifest_path(summary.files.front());
-  std::printf("%s\n", text.c_str());
+  std::printf("%s\n", printable(text).c_str());
 }
 
 }  // namespace

@@ -8,15 +8,22 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 #include "commands/simulate_schedules.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/draw/timeline.h"
 #include "pipeline/schedule/csv.h"
 
 namespace train_gpt {
 namespace {
+
+constexpr const char* kTableWords =
+    "v: virtual stages per rank; bubble: idle share of ranks x makespan; span: the longest time from a rank's first\n"
+    "action to its own last; span bubble: 1 - a rank's work / span; peak live: activations held at once, in\n"
+    "micro-batches; pending W: what I left for W, likewise; slots: message buffers of a channel\n";
 
 std::string join(const std::vector<std::string>& words) {
   std::string text;
@@ -30,12 +37,11 @@ std::string list_of(const std::vector<double>& values) {
   return join(words);
 }
 
-// Width of the terminal; without one, whatever the pictures want within reason.
+// Width of the terminal; without one that of train's pictures.
 int terminal_columns() {
-  constexpr int kWithoutTerminal = 2000;
   winsize size{};
   if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return kWithoutTerminal;
+  return TextOptions{}.columns;
 }
 
 void print_header(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
@@ -57,7 +63,7 @@ void print_header(const Options& options, const SimulatedSchedules& all, std::os
 void print_left_out(const SimulatedSchedules& all, const std::vector<double>& limit, std::ostream& out) {
   for (const std::string& reason : all.impossible) out << "not possible: " << reason << "\n";
   if (!all.over_limit.empty()) {
-    out << "left out, more live activations than --memory-limit " << list_of(limit) << ": " << join(all.over_limit)
+    out << "left out, more live activations than --activation-limit " << list_of(limit) << ": " << join(all.over_limit)
         << "\n";
   }
 }
@@ -78,7 +84,7 @@ void print_report(const Options& options, const SimulatedSchedules& all, std::os
   }
   std::vector<ComparedSchedule> compared;
   for (const SimulatedSchedule& it : all.simulated) compared.push_back({it.name, it.schedule.chunks, &it.simulation});
-  out << compare_table(compared, options.simulate.objective == Objective::span);
+  out << compare_table(compared, options.simulate.objective == Objective::span) << kTableWords;
   for (const SimulatedSchedule& it : all.simulated) {
     for (const std::string& remark : it.remarks) out << remark << "\n";
   }
@@ -104,7 +110,7 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     array.push_back(std::move(object));
   }
   // A file may be called anything: what is not UTF-8 in its name is replaced.
-  out << array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  out << array.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }
 
 template <typename Write>
@@ -141,18 +147,22 @@ int run_simulate(const Options& options, std::ostream& out, std::ostream& notice
   if (all.simulated.empty()) {
     throw std::invalid_argument(all.over_limit.empty()
                                     ? "--schedule all: none is possible: " + join(all.impossible)
-                                    : "--memory-limit " + list_of(wanted.memory_limit) +
+                                    : "--activation-limit " + list_of(wanted.memory_limit) +
                                           ": every schedule keeps more activations alive: " + join(all.over_limit));
   }
   write_files(wanted, all);
   if (wanted.json) {
     print_json(all, out);
     for (const SimulatedSchedule& it : all.simulated) {
-      for (const std::string& remark : it.remarks) notices << remark << "\n";
+      for (const std::string& remark : it.remarks) notices << printable(remark) << "\n";
     }
-    print_left_out(all, wanted.memory_limit, notices);
+    std::ostringstream left_out;
+    print_left_out(all, wanted.memory_limit, left_out);
+    notices << printable(left_out.str());
   } else {
-    print_report(options, all, out);
+    std::ostringstream report;
+    print_report(options, all, report);
+    out << printable(report.str());
   }
   out.flush();
   return 0;

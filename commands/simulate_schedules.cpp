@@ -62,7 +62,7 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   request.progress = watch.progress();
   request.weight_memory = wanted.weight_memory;
   const bool by_span = wanted.objective == Objective::span;
-  request.objective = by_span ? SearchObjective::span : SearchObjective::makespan;
+  request.objective = wanted.objective;
   request.bidirectional = true;
   SearchResult found = search_schedule(request);
 

@@ -1,11 +1,9 @@
 #include "commands/commands.h"
 
-#include <signal.h>
-
-#include <cerrno>
 #include <cstdio>
 #include <stdexcept>
 
+#include "pipeline/draw/markup.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/train/state_file.h"
 
@@ -18,7 +16,7 @@ std::string condition(const RankState& state) {
   if (state.host != host_name()) return "on another host";
   const double silence = monotonic_seconds() - state.beat;
   if (silence < 0) return "gone (before a reboot)";
-  if (kill(static_cast<pid_t>(state.process), 0) != 0 && errno == ESRCH) return "gone";
+  if (is_gone(state)) return "gone";
   char text[64];
   std::snprintf(text, sizeof text, "last sign of life %.1f s ago", silence);
   return text;
@@ -39,7 +37,7 @@ int run_status(const Options& options) {
                     std::to_string(state.process), state.step < 0 ? "-" : std::to_string(state.step), condition(state),
                     state.failure.empty() ? state.doing : state.failure});
   }
-  std::printf("%s", draw_table(rows).c_str());
+  std::printf("%s", printable(draw_table(rows)).c_str());
   return 0;
 }
 

@@ -2,26 +2,16 @@
 
 #include <algorithm>
 
+#include "data/splitmix64.h"
+
 namespace train_gpt {
-namespace {
-
-constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
-
-// The output function of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection that scatters nearby values.
-std::uint64_t scattered(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 std::int64_t permuted(std::int64_t index, std::int64_t count, std::uint64_t seed, std::int64_t epoch) {
   // Each round pairs x with pivot - x (mod count) and swaps the two or not, as a bit decides that both of them compute.
   // Distance from a random permutation falls as (3/4)^(rounds/2): below 1e-4 for every data set that exists.
   constexpr int kRounds = 128;
   const std::uint64_t n = static_cast<std::uint64_t>(count);
-  const std::uint64_t key = scattered(scattered(seed + kGoldenRatio) + static_cast<std::uint64_t>(epoch));
+  const std::uint64_t key = scattered(splitmix64(seed) + static_cast<std::uint64_t>(epoch));
   std::uint64_t stream = key;
   std::uint64_t x = static_cast<std::uint64_t>(index);
   for (int round = 0; round < kRounds; ++round) {

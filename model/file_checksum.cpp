@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "model/normal_numbers.h"
+#include "data/splitmix64.h"
 #include "model/range_file.h"
 
 namespace train_gpt {

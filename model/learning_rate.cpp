@@ -55,6 +55,20 @@ LearningRateShape learning_rate_shape(const std::string& name) {
   refuse("--lr-schedule", name, "known are constant, cosine, linear, wsd");
 }
 
+const char* to_string(LearningRateShape shape) {
+  switch (shape) {
+    case LearningRateShape::constant:
+      return "constant";
+    case LearningRateShape::cosine:
+      return "cosine";
+    case LearningRateShape::linear:
+      return "linear";
+    case LearningRateShape::wsd:
+      return "wsd";
+  }
+  return "";
+}
+
 void check(const LearningRate& schedule) {
   if (!(schedule.peak >= 0) || !std::isfinite(schedule.peak))
     refuse("--learning-rate", std::to_string(schedule.peak), "must be a number >= 0");

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "data/splitmix64.h"
+
 namespace train_gpt {
 namespace {
 

@@ -7,14 +7,6 @@
 
 namespace train_gpt {
 
-// splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit numbers that passes for random.
-constexpr std::uint64_t splitmix64(std::uint64_t x) {
-  std::uint64_t z = x + 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
 // out(n) = scale * the standard normal numbers first .. first + n - 1 of `seed` (Box and Muller 1958). |number| < 6.7.
 void normal_numbers(float* out, std::uint64_t seed, std::uint64_t first, std::int64_t n, double scale);
 

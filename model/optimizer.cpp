@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "model/normal_numbers.h"
+#include "data/splitmix64.h"
 
 namespace train_gpt {
 namespace {

@@ -19,6 +19,7 @@ enum class LearningRateShape : std::uint8_t { constant, cosine, linear, wsd };
 
 // "constant" "cosine" "linear" "wsd". Throws std::invalid_argument naming --lr-schedule and the known names.
 LearningRateShape learning_rate_shape(const std::string& name);
+const char* to_string(LearningRateShape shape);
 
 // With w warm-up steps, n steps and k = min_lr_fraction, the rate of step s (from 0) is `peak` times
 //

@@ -2,7 +2,8 @@
 # Finds the libraries by compiling and linking a small program against each, and writes what it found to the make file $1
 # (without it: only installs). A package that is missing is named together with the command that installs it.
 # Environment: CXX, MPI_HOME (prefix of an MPI installation), CUDA (0 leaves the GPU out), NCCL_HOME; INSTALL=1 installs what
-# is missing with apt-get.
+# is missing with apt-get. PREFIX=DIR: the Debian packages are unpacked below DIR instead, which needs no root; the Makefile lets
+# compiler, linker and loader look there.
 set -u
 out=${1:-/dev/null}
 CXX=${CXX:-g++}
@@ -34,11 +35,36 @@ first_that_links() {
 # install PACKAGE..: with apt-get, as root or through sudo
 install() {
   local root=()
-  [ "$(id -u)" -eq 0 ] || root=(sudo -n)
+  if [ "$(id -u)" -ne 0 ]; then
+    root=(sudo)
+    [ -t 0 ] && [ -t 2 ] || root=(sudo -n)  # nobody is there to type a password
+    echo "installing needs root; sudo asks for your password (without root: make deps PREFIX=DIR)"
+  fi
   echo "installing: $*"
   { "${root[@]}" apt-get update -qq && DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq "$@"; } \
     >"$work/apt" 2>&1 || { tail -n 5 "$work/apt" >&2; return 1; }
 }
+
+# unpack PACKAGE..: those packages, and what they depend on and the system does not have, below $PREFIX; without root
+unpack() {
+  local packages
+  mapfile -t packages < <(printf '%s\n' "$@"; apt-get -s install --no-install-recommends "$@" 2>/dev/null | awk '$1 == "Inst" {print $2}')
+  mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+  mkdir -p "$PREFIX" "$work/packages"
+  echo "unpacking below $PREFIX: ${packages[*]}"
+  (cd "$work/packages" && apt-get download -qq "${packages[@]}") >"$work/apt" 2>&1 || { tail -n 5 "$work/apt" >&2; return 1; }
+  for package in "$work"/packages/*.deb; do dpkg-deb -x "$package" "$PREFIX" || return 1; done
+}
+
+# What the build needs beyond the compiler.
+packages=(mpich libmpich-dev libcxxopts-dev nlohmann-json3-dev libgtest-dev libpcre2-dev)
+# What the links in those lead to: below $PREFIX also where the system has it.
+libraries=(libmpich12 libpcre2-8-0)
+if [ "${UNPACK:-}" = 1 ] && [ "${UNPACKED:-}" != 1 ]; then
+  unpack "${packages[@]}" "${libraries[@]}" || { echo "error: the packages cannot be unpacked below $PREFIX" >&2; exit 1; }
+  rm -rf "$work"
+  UNPACKED=1 exec "$0" "$@"
+fi
 
 if ! command -v "$CXX" >/dev/null; then
   if [ "${INSTALL:-}" != 1 ] || [ "$CXX" != g++ ] || ! install g++; then
@@ -46,9 +72,6 @@ if ! command -v "$CXX" >/dev/null; then
     exit 1
   fi
 fi
-
-openmp=
-links $'#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }' -fopenmp && openmp=-fopenmp
 
 mpi_program=$'#include <mpi.h>\nint main(int c, char** v) { return MPI_Init(&c, &v); }'
 if [ -n "${MPI_HOME:-}" ]; then
@@ -92,7 +115,6 @@ split_flags() {  # compile flags or link flags out of a mixed list
 }
 # shellcheck disable=SC2086
 {
-  echo "OPENMP_FLAGS := $openmp"
   echo "MPI_CFLAGS := $(split_flags compile $mpi)"
   echo "MPI_LIBS := $(split_flags link $mpi)"
 } >"$out"

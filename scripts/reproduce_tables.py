@@ -64,7 +64,7 @@ def zero_bubble(program, rows):
         costs = ["--stages", str(p), "--micro-batches", str(m), "--cost-forward", str(f), "--cost-input", str(i),
                  "--cost-weight", str(w), "--cost-comm", str(hop), "--json"]
         named = json.loads(run([program, "simulate", "--schedule", "1f1b,zb-h1,zb-h2"] + costs))
-        found = json.loads(run([program, "simulate", "--schedule", "auto", "--objective", "span", "--memory-limit",
+        found = json.loads(run([program, "simulate", "--schedule", "auto", "--objective", "span", "--activation-limit",
                                 str(2 * p), "--weight-memory", str(kept)] + costs))
         pairs = zip([schedule["bubble_span"] for schedule in named + found], published)
         print(f"{name:>6} {p:3} {m:3}   " + " ".join(f"{here:.4f} / {there:.4f}" for here, there in pairs), flush=True)

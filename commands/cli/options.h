@@ -35,7 +35,8 @@ enum class Command : std::uint8_t {
   convert,
   generate,
   status,
-  checkpoint
+  checkpoint,
+  report
 };
 
 struct DataOptions {
@@ -114,6 +115,9 @@ struct RunOptions {
   double stall_timeout = 120;         // seconds
   int keep = 3;                       // newest checkpoints that are kept
   std::string resume;                 // "latest", "auto", a path, or empty: start anew
+  std::int64_t log_every = 1;         // lines of steps on the screen
+  bool quiet = false;                 // only notes, errors and what is left at the end
+  bool final_timeline = true;         // the picture and the table of one step, at the end
   std::string trace;                  // Chrome trace file; empty: none
   std::string svg;                    // timeline of one step; empty: none
   int threads = 0;                    // per rank; 0: OMP_NUM_THREADS, else cores / ranks on the host
@@ -176,16 +180,15 @@ struct CostOptions {
   bool operator==(const CostOptions&) const = default;
 };
 
-enum class Objective : std::uint8_t { makespan, span };
-
 struct SimulateOutputOptions {
   bool ascii = false;
   bool json = false;
   std::string svg;
   std::string csv;
   Objective objective = Objective::makespan;
-  std::vector<double> memory_limit;  // in units of peak_live, for all ranks or for each; empty: none
-  double weight_memory = 1.0;        // fraction of an activation that stays alive between I and W
+  std::vector<double>
+      memory_limit;            // --activation-limit, in units of peak_live, for all ranks or for each; empty: none
+  double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
 
   bool operator==(const SimulateOutputOptions&) const = default;
 };
@@ -226,6 +229,8 @@ struct GenerateOptions {
   bool ignore_eos = false;
   std::string tokenizer;     // empty: the model's own
   double temperature = 1.0;  // 0: always the likeliest token
+  std::int64_t top_k = 0;    // 0: all
+  double top_p = 1.0;
 
   bool operator==(const GenerateOptions&) const = default;
 };
@@ -245,6 +250,7 @@ struct Options {
   PrepareOptions prepare;
   ConvertOptions convert;
   GenerateOptions generate;
+  bool plan_json = false;  // plan: the plan event alone
 
   bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for
   bool version = false;        // nothing but version_text() (commands/cli/version.h) was asked for

@@ -8,6 +8,7 @@
 #include "commands/cli/options_value.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/search/search.h"
 
 namespace train_gpt {
 namespace {
@@ -117,12 +118,18 @@ void check_training(const Options& options, const Given& given) {
   if (options.command != Command::train) return;
   const std::string validation = first_given(given, {"val-every", "val-batches"});
   if (!validation.empty() && options.data.val_data.empty()) refuse(validation + " needs --val-data");
+  if (options.optimizer.warmup_steps > options.run.steps) {
+    refuse("--warmup-steps " + std::to_string(options.optimizer.warmup_steps) + " is more than --steps " +
+           std::to_string(options.run.steps) + ": the run would end before its learning rate is reached");
+  }
+  if (options.run.quiet && !first_given(given, {"log-every", "final-timeline"}).empty()) {
+    refuse("--quiet and " + first_given(given, {"log-every", "final-timeline"}) +
+           " contradict each other: --quiet prints none of it; leave out one");
+  }
   if (given.contains("min-lr-fraction") && options.optimizer.lr_schedule == LearningRateShape::constant) {
     refuse("--min-lr-fraction has no meaning with --lr-schedule constant; leave out one");
   }
 }
-
-constexpr int kMostSearchedChunks = 42;  // a letter of an order is one byte
 
 std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";

@@ -21,7 +21,7 @@ constexpr CommandSet kProfile = only(Command::profile);
 constexpr CommandSet kPrepare = only(Command::prepare);
 constexpr CommandSet kConvert = only(Command::convert);
 constexpr CommandSet kGenerate = only(Command::generate);
-constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint);
+constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint) | only(Command::report);
 constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
@@ -127,37 +127,38 @@ std::vector<OptionSpec> data_options() {
 }
 
 std::vector<OptionSpec> model_options() {
-  return {{"model", "NAME", "d6", kSized,
-           "d6, d12, d24, d36 or d48: layers/heads/hidden 6/6/384, 12/12/768, 24/16/1024, 36/20/1280, 48/25/1600",
-           [](Options& o, const Value& v) {
-             const std::string name = renamed(v.raw(), {{"gpt2", "d12"},
-                                                        {"gpt2-small", "d12"},
-                                                        {"gpt2-medium", "d24"},
-                                                        {"gpt2-large", "d36"},
-                                                        {"gpt2-xl", "d48"}});
-             preset(name);  // refuses what it does not know
-             o.model.preset = name;
-           }},
-          {"layers", "N", nullptr, kSized, "with --heads and --hidden, instead of --model",
-           [](Options& o, const Value& v) { o.model.layers = v.integer<std::int64_t>(1, kLargestLayers); }},
-          {"heads", "N", nullptr, kSized, "divides --hidden",
-           [](Options& o, const Value& v) { o.model.heads = v.integer<std::int64_t>(1, kLargestCount); }},
-          {"hidden", "N", nullptr, kSized, "width C",
-           [](Options& o, const Value& v) { o.model.hidden = v.integer<std::int64_t>(1, kLargestSize); }},
-          {"tied", "true|false", "true", kTrain | kPlan | kProfile,
-           "one matrix serves as token embedding and as classifier",
-           [](Options& o, const Value& v) { o.model.tied = v.boolean(); }},
-          {"vocab", "N", nullptr, kTrain | kPlan | kProfile,
-           "number of ids; without it what the token file's manifest says, else 50257",
-           [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
-          {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
-           [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
-          {"init", "random|FILE|DIR", "random", kTrain | kPlan | kProfile,
-           "initial parameters; a model file, or a folder with model.bin or model.safetensors, gives the sizes, too",
-           [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
-          {"init", "FILE|DIR", nullptr, kEvaluate | kGenerate | kConvert,
-           "model file, a folder with model.bin, or Hugging Face's with model.safetensors",
-           [](Options& o, const Value& v) { o.model.init_file = v.text(); }}};
+  return {
+      {"model", "NAME", "d6", kSized,
+       "d6, d12, d24, d36 or d48: layers/heads/hidden 6/6/384, 12/12/768, 24/16/1024, 36/20/1280, 48/25/1600",
+       [](Options& o, const Value& v) {
+         const std::string name = renamed(v.raw(), {{"gpt2", "d12"},
+                                                    {"gpt2-small", "d12"},
+                                                    {"gpt2-medium", "d24"},
+                                                    {"gpt2-large", "d36"},
+                                                    {"gpt2-xl", "d48"}});
+         preset(name);  // refuses what it does not know
+         o.model.preset = name;
+       }},
+      {"layers", "N", nullptr, kSized, "with --heads and --hidden, instead of --model",
+       [](Options& o, const Value& v) { o.model.layers = v.integer<std::int64_t>(1, kLargestLayers); }},
+      {"heads", "N", nullptr, kSized, "divides --hidden",
+       [](Options& o, const Value& v) { o.model.heads = v.integer<std::int64_t>(1, kLargestCount); }},
+      {"hidden", "N", nullptr, kSized, "width C",
+       [](Options& o, const Value& v) { o.model.hidden = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"tied", "true|false", "true", kTrain | kPlan | kProfile,
+       "one matrix serves as token embedding and as classifier",
+       [](Options& o, const Value& v) { o.model.tied = v.boolean(); }},
+      {"vocab", "N", nullptr, kTrain | kPlan | kProfile,
+       "number of ids; without it what the token file's manifest says, else 50257",
+       [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
+      {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
+       [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"init", "random|FILE|DIR", "random", kTrain | kPlan | kProfile,
+       "initial parameters; a model file, or the folder of a run, a checkpoint or Hugging Face, gives the sizes, too",
+       [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
+      {"init", "FILE|DIR", nullptr, kEvaluate | kGenerate | kConvert,
+       "model file, or the folder of a run, of a checkpoint, or of Hugging Face (model.safetensors)",
+       [](Options& o, const Value& v) { o.model.init_file = v.text(); }}};
 }
 
 std::vector<OptionSpec> batch_options() {
@@ -259,6 +260,13 @@ std::vector<OptionSpec> run_options() {
       {"resume", "latest|auto|PATH", nullptr, kTrain,
        "go on from a checkpoint, whatever --init says; latest: the furthest of --output; auto: likewise, or start anew",
        [](Options& o, const Value& v) { o.run.resume = v.text(); }},
+      {"log-every", "N", "1", kTrain, "print the line of every Nth step; log.jsonl has all of them",
+       [](Options& o, const Value& v) { o.run.log_every = v.integer<std::int64_t>(1, kLargestSteps); }},
+      {"quiet", nullptr, nullptr, kTrain, "print only notes, errors and the last line",
+       [](Options& o, const Value&) { o.run.quiet = true; }},
+      {"final-timeline", "true|false", "true", kTrain,
+       "at the end, print the timeline of one step and where its time went",
+       [](Options& o, const Value& v) { o.run.final_timeline = v.boolean(); }},
       {"trace", "FILE", nullptr, kTrain, "write a Chrome/Perfetto trace",
        [](Options& o, const Value& v) { o.run.trace = v.text(); }},
       {"svg", "FILE", nullptr, kTrain, "draw the timeline of one step, measured above predicted",
@@ -356,11 +364,24 @@ std::vector<OptionSpec> cost_options() {
        [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};
 }
 
+// plan and train limit the same memory in bytes.
+void set_activation_limit(Options& o, const Value& v) {
+  const std::optional<ParsedQuantity> bytes = parse_quantity(v.raw(), Quantity::bytes);
+  if (bytes && bytes->has_unit) {
+    v.refuse(
+        "is a size in bytes, of which simulate knows nothing; give a number of activations of one micro-batch, such as "
+        "4.5, or ask plan");
+  }
+  o.simulate.memory_limit = v.positive_numbers(kLargestMemory);
+}
+
 std::vector<OptionSpec> output_options() {
   return {{"ascii", nullptr, nullptr, kSimulate, "print the timelines",
            [](Options& o, const Value&) { o.simulate.ascii = true; }},
           {"json", nullptr, nullptr, kSimulate, "print one JSON array and nothing else",
            [](Options& o, const Value&) { o.simulate.json = true; }},
+          {"json", nullptr, nullptr, kPlan, "print the plan as one JSON object (as in log.jsonl) and nothing else",
+           [](Options& o, const Value&) { o.plan_json = true; }},
           {"svg", "FILE", nullptr, kSimulate, "draw the timelines",
            [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
           {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
@@ -369,9 +390,9 @@ std::vector<OptionSpec> output_options() {
            [](Options& o, const Value& v) {
              o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
            }},
-          {"memory-limit", "LIST", nullptr, kSimulate,
-           "per rank, in activations of one micro-batch through one rank's share: one value or p values",
-           [](Options& o, const Value& v) { o.simulate.memory_limit = v.positive_numbers(kLargestMemory); }},
+          {"activation-limit", "LIST", nullptr, kSimulate,
+           "memory per rank, in activations of one micro-batch through one rank's share: one value or p values",
+           set_activation_limit},
           {"weight-memory", "X", "1", kSimulate, "fraction of an activation that stays alive between I and W",
            [](Options& o, const Value& v) { o.simulate.weight_memory = v.number(0, 1); }}};
 }
@@ -438,6 +459,10 @@ std::vector<OptionSpec> generate_options() {
            [](Options& o, const Value& v) { o.generate.prompt = v.raw(); }},
           {"tokens", "N", "256", kGenerate, "how many to generate",
            [](Options& o, const Value& v) { o.generate.tokens = v.integer<std::int64_t>(1, kLargestSteps); }},
+          {"top-k", "K", "0", kGenerate, "sample among the K likeliest tokens only; 0: all",
+           [](Options& o, const Value& v) { o.generate.top_k = v.integer<std::int64_t>(0, kLargestSize); }},
+          {"top-p", "X", "1", kGenerate, "sample among the fewest tokens that together have this probability",
+           [](Options& o, const Value& v) { o.generate.top_p = v.positive_number(1); }},
           {"temperature", "X", "1", kGenerate, "of sampling; 0: always the likeliest token",
            [](Options& o, const Value& v) { o.generate.temperature = v.number(0); }}};
 }
@@ -505,6 +530,8 @@ const std::vector<CommandSpec>& command_table() {
       {Command::prepare, "prepare", "turn text files into token files, with a tokenizer that is given or learned"},
       {Command::convert, "convert", "a model between llm.c's file and Hugging Face's folder"},
       {Command::generate, "generate", "sample text from a model file", true},
+      {Command::report, "report", "draw report.html anew from the log of a run, also of one that lives or was killed",
+       false, "output"},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
       {Command::checkpoint, "checkpoint", "ask a run that is alive for a checkpoint", false, "output"},
   };

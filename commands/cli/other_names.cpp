@@ -75,6 +75,7 @@ constexpr Renaming kOptions[] = {
     {"random-seed", "seed"},
     {"max-new-tokens", "tokens"},
     {"num-threads", "threads"},
+    {"memory-limit", "activation-limit"},  // of simulate; train and plan have one of their own, in bytes
 };
 
 constexpr const char* kRanks = "ranks are what mpirun -n starts: RANKS = pipeline ranks x --data-parallel";

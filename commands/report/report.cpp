@@ -1,184 +1,211 @@
 #include "commands/report/report.h"
 
-#include <algorithm>
-#include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include "commands/report/report_log.h"
-#include "pipeline/draw/chart.h"
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "commands/cli/wording.h"
+#include "commands/report/report_parts.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/draw/table.h"
-#include "pipeline/plan/plan_bytes.h"
 
 namespace train_gpt {
 namespace {
 
-constexpr const char* kHead =
-    "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>train_gpt report</title>\n<style>"
-    "body{font:14px/1.5 system-ui,sans-serif;color:#1a1a1a;max-width:1100px;margin:24px auto;padding:0 20px}"
-    "h1{font-size:22px;margin:0 0 8px}h2{font-size:17px;margin:32px 0 6px;border-bottom:1px solid #ddd}"
-    "p{margin:4px 0 10px}pre{background:#f6f6f8;padding:10px;overflow-x:auto;font-size:12px;line-height:1.4}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin:8px 0}"
-    "td,th{padding:3px 10px;text-align:right;border-bottom:1px solid #eee;white-space:nowrap}"
-    "td:first-child,th:first-child{text-align:left}td.label,th.label{text-align:left}.explain{color:#555;font-size:"
-    "13px}"
-    "</style></head><body>\n";
+using Json = nlohmann::ordered_json;
 
-constexpr const char* kPalette[] = {"#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2",
-                                    "#eeca3b", "#9d755d", "#ff9da6", "#79706e", "#2f5d50", "#8c6bb1"};
+constexpr int kReloadSeconds = 10;
 
-using Cells = std::vector<std::vector<std::string>>;
+constexpr const char* kStyle =
+    "<style>:root{color-scheme:light dark;--ink:#1a1a1a;--paper:#fff;--soft:#f6f6f8;--line:#ddd;--faint:#555}"
+    "@media "
+    "(prefers-color-scheme:dark){:root{--ink:#e6e6ea;--paper:#16181d;--soft:#1f2229;--line:#3a3e48;--faint:#a8adb8}}"
+    "body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1140px;margin:24px "
+    "auto;"
+    "padding:0 20px}"
+    "h1{font-size:22px;margin:0 0 8px}h2{font-size:17px;margin:32px 0 6px;border-bottom:1px solid var(--line)}"
+    "p{margin:4px 0 10px}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin:8px 0}"
+    "td,th{padding:3px 10px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}"
+    "td:first-child,th:first-child{text-align:left}td.label,th.label{text-align:left}"
+    ".explain,figcaption{color:var(--faint);font-size:13px}figcaption b{color:var(--ink)}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--faint)}"
+    "dd{margin:0;overflow-wrap:anywhere}"
+    ".state{font-size:13px;font-weight:600;padding:2px 9px;border-radius:9px;background:var(--soft);vertical-align:3px}"
+    ".running{background:#2f6fde;color:#fff}.failed{background:#c43c3c;color:#fff}.finished{background:#2f8f4e;color:#"
+    "fff}"
+    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:14px 24px}"
+    "figure{margin:0}@media (min-width:1000px){figcaption{min-height:3em}}"
+    ".charts svg.chart{width:100%;height:auto;display:block}.wide svg.chart{max-width:100%;min-width:560px;height:auto}"
+    "body svg.chart .paper,body svg.timeline .paper{fill:var(--paper)}body svg.chart text,body svg.timeline "
+    ".title,body svg.timeline .note,"
+    "body svg.timeline .name,body svg.timeline .legend,body svg.timeline .tick{fill:var(--ink)}body svg.chart "
+    ".grid{stroke:var(--line)}"
+    "@media (prefers-color-scheme:dark){body svg.timeline .idle{fill:#2c3038}body svg.timeline .end{stroke:#bbb}}"
+    "</style>";
 
-// The first row is the header; the first column holds names, and so does column `names`.
-std::string table(const Cells& rows, std::size_t names = 0) {
-  std::string out = "<div class='wide'><table>";
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const std::string cell = r == 0 ? "th" : "td";
-    out += "<tr>";
-    for (std::size_t c = 0; c < rows[r].size(); ++c) {
-      out += "<" + cell + (c == names ? " class='label'>" : ">") + escaped_markup(rows[r][c]) + "</" + cell + ">";
-    }
-    out += "</tr>\n";
-  }
-  return out + "</table></div>\n";
+// As one would type it into a shell.
+std::string quoted_word(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789-_=./,:+@%") == std::string::npos;
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
 }
 
-std::string section(const std::string& title, const std::string& explanation, const std::string& body) {
-  return "<h2>" + title + "</h2>\n<p class='explain'>" + explanation + "</p>\n" + body;
+std::string command_of(const Json& start) {
+  std::string text;
+  const auto words = start.is_object() ? start.find("command_line") : start.end();
+  if (!start.is_object() || words == start.end() || !words->is_array()) return "";
+  for (const Json& word : *words) {
+    if (word.is_string()) text += (text.empty() ? "" : " ") + quoted_word(word.get<std::string>());
+  }
+  return text;
 }
 
-StepSeries scaled(StepSeries series, double factor) {
-  for (auto& [step, value] : series) value *= factor;
-  return series;
+struct State {
+  const char* kind;  // class of its badge
+  std::string text;
+};
+
+State state_of(const LoggedRun& run, RunCondition condition) {
+  const std::string how = text_in(run.end, "event");
+  if (how == "end") return {"finished", "finished"};
+  if (how == "stop") {
+    return {"stopped",
+            "stopped by " + text_in(run.end, "reason") + " after " + counted(integer_in(run.end, "step"), "step")};
+  }
+  if (how == "failure") return {"failed", "failed: " + text_in(run.end, "message")};
+  if (condition == RunCondition::running) return {"running", "running"};
+  return {"failed", "ended without a word: it was killed, or its host went down"};
 }
 
-std::string curves_over_steps(const LoggedRun& run) {
-  std::vector<Curve> losses = {{"training loss", kPalette[0], run.loss, false}};
-  if (!run.validation_loss.empty()) losses.push_back({"validation loss", kPalette[1], run.validation_loss, true});
-  const std::vector<Curve> bubbles = {{"measured", kPalette[0], scaled(run.bubble, 100), false},
-                                      {"predicted", kPalette[3], scaled(run.bubble_predicted, 100), false}};
-  const bool computed = !run.loss.empty() || !run.validation_loss.empty();  // the timed device has no losses
-  return (computed ? section("Loss", "Mean over the tokens of each step, before its update.",
-                             draw_curves(losses, {.x_name = "step", .y_name = "loss"}))
-                   : "") +
-         section("Bubble of every step",
-                 "1 - busy / (ranks &middot; makespan); the makespan runs from the first action's start to the last "
-                 "action's end.",
-                 draw_curves(bubbles, {.x_name = "step", .y_name = "bubble", .unit = "%", .from_zero = true}));
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+void add_fact(Facts& facts, const char* name, const std::string& text) {
+  if (!text.empty()) facts.emplace_back(name, text);
 }
 
-std::string idle_section(const ReportInput& input) {
-  const StepAnalysis& analysis = *input.analysis;
-  StackedBars bars{.parts = {{"busy", "#c9d4e3"},
-                             {"schedule", kPalette[0]},
-                             {"imbalance", kPalette[1]},
-                             {"jitter", kPalette[6]},
-                             {"exposed communication", kPalette[3]}},
-                   .rows = {},
-                   .values = {},
-                   .unit = "ms"};
-  for (std::size_t r = 0; r < analysis.ranks.size(); ++r) {
-    const RankAnalysis& rank = analysis.ranks[r];
-    bars.rows.push_back("rank " + std::to_string(r));
-    bars.values.push_back(
-        {rank.busy, rank.parts.schedule, rank.parts.imbalance, rank.parts.jitter, rank.parts.communication});
-  }
-  return section(
-      "Idle time explained",
-      "Telescoping simulations of the same action lists with free communication: equal mean costs leave the "
-      "<b>schedule</b>'s idle time; every stage's own means add <b>imbalance</b>; the measured duration of "
-      "every action adds <b>jitter</b>; the measurement itself adds <b>exposed communication</b>. The parts "
-      "sum to the idle time; a part can be negative (a slow rank idles less than equal ranks would). R and U "
-      "follow the flush and are not in it.",
-      draw_stacked_bars(bars) + "<pre>" + escaped_markup(input.table) + "</pre>\n");
+std::string data_fact(const Json& start, const char* files, const char* tokens) {
+  const std::string pattern = text_in(start, files);
+  const double count = number_in(start, tokens);
+  return count > 0 ? pattern + " (" + grouped_digits(integer_in(start, tokens)) + " tokens)" : pattern;
 }
 
-std::string memory_section(const Plan& plan) {
-  std::vector<std::string> names;
-  for (const RankPlan& rank : plan.ranks) {
-    for (const MemoryLine& line : rank.memory) {
-      if (std::find(names.begin(), names.end(), line.name) == names.end()) names.push_back(line.name);
-    }
-  }
-  StackedBars bars{
-      .parts = {}, .rows = {}, .values = std::vector<std::vector<double>>(plan.ranks.size()), .unit = "MiB"};
-  Cells rows = {{"kind"}};
-  for (const RankPlan& rank : plan.ranks) {
-    bars.rows.push_back("rank " + std::to_string(rank.rank));
-    rows[0].push_back(bars.rows.back());
-  }
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    bars.parts.push_back({names[i], kPalette[i % std::size(kPalette)]});
-    rows.push_back({names[i]});
-    for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
-      std::int64_t bytes = 0;
-      for (const MemoryLine& line : plan.ranks[r].memory) bytes += line.name == names[i] ? line.bytes : 0;
-      bars.values[r].push_back(static_cast<double>(bytes) / (1 << 20));
-      rows.back().push_back(bytes == 0 ? "" : format_bytes(bytes));
-    }
-  }
-  rows.push_back({"total"});
-  for (const RankPlan& rank : plan.ranks) rows.back().push_back(format_bytes(rank.total_bytes()));
-  return section("Memory per rank", "As planned and allocated before the first step; it never grows.",
-                 draw_stacked_bars(bars) + table(rows));
+std::string learning_rate_fact(const Json& start) {
+  const double rate = number_in(start, "learning_rate");
+  if (rate == 0) return "";
+  const double warmup = number_in(start, "warmup_steps");
+  return with_digits(rate, 4) + ", " + text_in(start, "lr_schedule") +
+         (warmup > 0 ? ", " + counted(integer_in(start, "warmup_steps"), "warm-up step") : "");
 }
 
-std::string unit_name(const ModelConfig& model, int unit) {
-  switch (unit_kind(model, unit)) {
-    case UnitKind::embedding:
-      return "embedding";
-    case UnitKind::attention:
-      return "attention " + std::to_string(unit_layer(model, unit));
-    case UnitKind::mlp:
-      return "MLP " + std::to_string(unit_layer(model, unit));
-    case UnitKind::head:
-      return head_shards(model) == 1 ? "head" : "head " + std::to_string(unit_shard(model, unit));
-  }
-  return "";
+std::string steps_fact(const LoggedRun& run) {
+  if (run.step.is_null()) return "";
+  std::string text = counted(integer_in(run.step, "step") + 1, "step");
+  if (const double all = number_in(run.start, "steps"); all > 0) text += " of " + with_digits(all, 15);
+  if (const double epoch = number_in(run.step, "epoch", -1); epoch >= 0) text += ", epoch " + with_digits(epoch, 4);
+  const double elapsed = number_in(run.step, "elapsed_s", -1), left = number_in(run.step, "eta_s", -1);
+  if (elapsed >= 0) text += ", " + duration_text(elapsed);
+  if (run.end.is_null() && left > 0) text += ", about " + rough_duration(left) + " left";
+  return text;
 }
 
-std::string partition_section(const Plan& plan, const StepAnalysis& analysis) {
-  const Schedule& schedule = plan.request.schedule;
-  const std::vector<UnitRange> units = unit_ranges(schedule.placement, plan.request.partition);
-  const auto means = stage_means(schedule, analysis.measured);
-  Cells rows = {{"virtual stage", "rank", "units"}};
-  std::vector<std::size_t> operations;  // that the schedule has
-  for (std::size_t op = 0; op < means.size(); ++op) {
-    if (std::all_of(means[op].begin(), means[op].end(), [](double mean) { return mean == 0; })) continue;
-    operations.push_back(op);
-    rows[0].push_back(std::string(1, op_letter(static_cast<Op>(op))) + " ms");
+std::string speed_fact(const LoggedRun& run) {
+  if (run.ms.empty() || run.tokens_per_s.empty() || run.bubble.empty()) return "";
+  return "median step " + with_digits(median(run.ms), 5) + " ms, " + with_digits(median(run.tokens_per_s), 5) +
+         " tokens/s, median bubble " + percent(median(run.bubble));
+}
+
+std::string result_fact(const LoggedRun& run) {
+  const double loss = number_in(run.end, "final_loss", NAN);
+  const std::string hash = text_in(run.end, "parameter_hash");
+  std::string text = std::isnan(loss) ? "" : "training loss of the last step " + with_digits(loss, 7);
+  if (!run.validation_loss.empty()) {
+    text += (text.empty() ? "" : ", ") + std::string("validation loss ") +
+            with_digits(run.validation_loss.back().second, 7);
   }
-  for (std::size_t s = 0; s < schedule.placement.stages.size(); ++s) {
-    const int count = units[s].last - units[s].first;
-    rows.push_back({std::to_string(s), std::to_string(schedule.placement.stages[s].rank),
-                    std::to_string(count) + ": " + unit_name(plan.request.model, units[s].first) +
-                        (count > 1 ? " to " + unit_name(plan.request.model, units[s].last - 1) : "")});
-    for (const std::size_t op : operations) rows.back().push_back(with_digits(means[op][s], 4));
+  if (!hash.empty()) text += (text.empty() ? "" : ", ") + std::string("parameter hash ") + hash;
+  return text;
+}
+
+std::string facts_list(const LoggedRun& run) {
+  const Json& start = run.start;
+  Facts facts;
+  const std::string begun = text_in(run.first_start, "time"), again = text_in(start, "time");
+  add_fact(facts, "begun", begun + (again != begun ? ", last resumed " + again : ""));
+  add_fact(facts, "command", command_of(start));
+  add_fact(facts, "program", text_in(start, "program"));
+  add_fact(facts, "machine", text_in(start, "device"));
+  const std::string model = text_in(start, "model"), heading = "model: ";
+  add_fact(facts, "model", model.starts_with(heading) ? model.substr(heading.size()) : model);
+  add_fact(facts, "schedule", text_in(run.plan, "schedule"));
+  add_fact(facts, "training data", data_fact(start, "train_data", "training_tokens"));
+  add_fact(facts, "validation data", data_fact(start, "val_data", "validation_tokens"));
+  add_fact(facts, "learning rate", learning_rate_fact(start));
+  if (number_in(start, "seed", -1) >= 0) add_fact(facts, "seed", start.at("seed").dump());
+  add_fact(facts, run.end.is_null() ? "so far" : "steps", steps_fact(run));
+  add_fact(facts, "speed", speed_fact(run));
+  add_fact(facts, "result", result_fact(run));
+  std::string out = "<dl>";
+  for (const auto& [name, text] : facts) {
+    out += "<dt>" + name + "</dt><dd>" + escaped_markup(text) + "</dd>\n";
   }
-  return section("Partition",
-                 "Units of the model in each virtual stage, and the mean time of its actions in the step shown.",
-                 table(rows, 2));
+  return out + "</dl>\n";
 }
 
 }  // namespace
 
-std::string html_report(const ReportInput& input) {
-  const LoggedRun run = read_log(input.log_path);
-  std::string out = kHead;
-  out += "<h1>train_gpt: " + escaped_markup(input.plan->request.schedule.name) + "</h1>\n<p>";
-  for (const std::string& fact : input.facts) out += escaped_markup(fact) + "<br>\n";
-  if (!run.ms.empty()) {
-    out += "median step " + with_digits(median(run.ms), 5) + " ms, " + with_digits(median(run.tokens_per_s), 5) +
-           " tokens/s, median bubble " + percent(median(run.bubble)) + "\n";
+std::string html_report(const LoggedRun& run, RunCondition condition) {
+  const State state = state_of(run, condition);
+  std::string out =
+      "<!DOCTYPE html>\n<html xmlns='http://www.w3.org/1999/xhtml' lang='en'><head><meta charset='utf-8'/>";
+  out += "<meta name='viewport' content='width=device-width'/>";
+  if (run.end.is_null() && condition == RunCondition::running) {
+    out += "<meta http-equiv='refresh' content='" + std::to_string(kReloadSeconds) + "'/>";
   }
-  out += "</p>\n" + curves_over_steps(run);
-  out += section("Timeline of step " + std::to_string(input.analysis->step),
-                 "The step whose makespan is the median of the last steps; hover over an action for its times. " +
-                     escaped_markup(analysis_summary(*input.analysis)) + ".",
-                 input.timeline_svg.empty() ? "<p>Too many actions for a picture; --trace shows them all.</p>\n"
-                                            : "<div class='wide'>" + input.timeline_svg + "</div>\n");
-  out += idle_section(input);
-  out += memory_section(*input.plan);
-  out += partition_section(*input.plan, *input.analysis);
+  out += std::string("<title>train_gpt report</title>\n") + kStyle + "</head><body>\n";
+  const std::string schedule = text_in(run.plan, "schedule");
+  out += "<h1>train_gpt" + (schedule.empty() ? "" : ": " + escaped_markup(schedule)) + " <span class='state " +
+         state.kind + "'>" + escaped_markup(state.text) + "</span></h1>\n";
+  out += facts_list(run);
+  if (run.step.is_null()) {
+    out += "<p>No step was logged yet.</p>\n";
+  } else {
+    out += curves_over_steps(run);
+  }
+  out += timeline_section(run.timeline, run.measurement) + idle_section(run.measurement) + memory_section(run.plan) +
+         partition_section(run.plan, run.measurement);
   return out + "</body></html>\n";
+}
+
+void replace_file(const std::string& path, const std::string& text) {
+  const std::string partial = path + "." + std::to_string(getpid()) + ".partial";
+  const auto fail = [&]() -> void {
+    const std::string why = std::strerror(errno);
+    unlink(partial.c_str());
+    throw std::runtime_error(path + " cannot be written: " + why);
+  };
+  unlink(partial.c_str());  // of a process of the same number that was killed; a link is removed, not what it names
+  const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file < 0) fail();
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t written = write(file, text.data() + at, text.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      close(file);
+      fail();
+    }
+    at += static_cast<std::size_t>(written);
+  }
+  if (close(file) != 0 || std::rename(partial.c_str(), path.c_str()) != 0) fail();
 }
 
 }  // namespace train_gpt

@@ -1,23 +1,32 @@
-// report.html: a run on one page that needs neither network nor scripts.
+// report.html: a run on one page that needs neither network nor scripts, made from its log alone.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "pipeline/measure/step_analysis.h"
-#include "pipeline/plan/execution_plan.h"
+#include "commands/report/report_log.h"
+#include "pipeline/draw/timeline.h"
 
 namespace train_gpt {
 
-struct ReportInput {
-  std::string log_path;                    // log.jsonl of the run: losses, bubbles and times of all steps
-  std::vector<std::string> facts;          // lines for people, at the top
-  const Plan* plan = nullptr;              // not owned
-  const StepAnalysis* analysis = nullptr;  // of the step shown
-  std::string timeline_svg;                // measured above predicted; empty: too large to draw
-  std::string table;                       // analysis_table()
+// What the log cannot tell: whether a run whose log has no end is still there.
+enum class RunCondition : std::uint8_t {
+  running,  // the page asks the browser to load it again every few seconds
+  over,     // its log says how it ended; without an end in it, it was killed
 };
 
-std::string html_report(const ReportInput& input);
+// A page of well-formed XHTML in UTF-8, whatever the log holds.
+std::string html_report(const LoggedRun& run, RunCondition condition);
+
+// The event "timeline": pictures of one step, for the page.
+nlohmann::ordered_json timeline_event(std::int64_t step, const std::vector<Timeline>& panels);
+// No panels if the event is not one, or was damaged.
+std::vector<Timeline> timelines_of(const nlohmann::ordered_json& event);
+// A page with more actions than this in its pictures would be slow to open and hard to read.
+inline constexpr std::size_t kMostBarsOnPage = 6000;
+
+// Puts `text` in the place of the file at once: whoever reads it sees the old one or the new one, whole. A link of that
+// name is replaced, not followed. Throws std::runtime_error naming the file.
+void replace_file(const std::string& path, const std::string& text);
 
 }  // namespace train_gpt

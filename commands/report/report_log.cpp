@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 namespace train_gpt {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-void add(StepSeries& series, const Json& event, const char* field) {
+void add_to(StepSeries& series, const Json& event, const char* field) {
   const auto step = event.find("step");
   const auto value = event.find(field);
   if (step == event.end() || value == event.end() || !step->is_number() || !value->is_number()) return;
@@ -21,23 +20,45 @@ void add(StepSeries& series, const Json& event, const char* field) {
 
 }  // namespace
 
+void LoggedRun::add(const Json& event) {
+  if (!event.is_object()) return;
+  const auto found = event.find("event");
+  if (found == event.end() || !found->is_string()) return;
+  const std::string kind = *found;
+  if (kind == "start") {
+    if (first_start.is_null()) first_start = event;
+    start = event;
+    end = nullptr;
+  } else if (kind == "resume") {
+    const auto at = event.find("step");
+    if (at != event.end() && at->is_number()) resumes.push_back(*at);
+  } else if (kind == "plan") {
+    plan = event;
+  } else if (kind == "validation") {
+    add_to(validation_loss, event, "loss");
+  } else if (kind == "measurement") {
+    measurement = event;
+  } else if (kind == "timeline") {
+    timeline = event;
+  } else if (kind == "end" || kind == "stop" || kind == "failure") {
+    end = event;
+  } else if (kind == "step") {
+    step = event;
+    add_to(loss, event, "loss");
+    add_to(learning_rate, event, "lr");
+    add_to(grad_norm, event, "grad_norm");
+    add_to(bubble, event, "bubble");
+    add_to(bubble_predicted, event, "bubble_predicted");
+    add_to(ms, event, "ms");
+    add_to(tokens_per_s, event, "tokens_per_s");
+  }
+}
+
 LoggedRun read_log(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::runtime_error(path + " cannot be read");
   LoggedRun run;
-  for (std::string line; std::getline(file, line);) {
-    const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object()) continue;
-    const auto kind = event.find("event");
-    if (kind == event.end()) continue;
-    if (*kind == "validation") add(run.validation_loss, event, "loss");
-    if (*kind != "step") continue;
-    add(run.loss, event, "loss");
-    add(run.bubble, event, "bubble");
-    add(run.bubble_predicted, event, "bubble_predicted");
-    add(run.ms, event, "ms");
-    add(run.tokens_per_s, event, "tokens_per_s");
-  }
+  for (std::string line; std::getline(file, line);) run.add(Json::parse(line, nullptr, /*allow_exceptions=*/false));
   return run;
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "commands/cli/wording.h"
 #include "commands/run/results.h"
 #include "commands/run/run_tokenizer.h"
 #include "model/range_file.h"
@@ -15,7 +16,7 @@ void check_timed(const Options& options, const RunInputs& inputs) {
   const int stages = options.costs.stages;
   if (stages != 0 && stages != inputs.layout.pipeline) {
     throw std::invalid_argument("--stages " + std::to_string(stages) + ", but a pipeline here has " +
-                                std::to_string(inputs.layout.pipeline) + " ranks: leave the option out");
+                                counted(inputs.layout.pipeline, "rank") + ": leave the option out");
   }
   const char* needs_parameters = options.command != Command::train       ? "evaluate"
                                  : !options.data.val_data.empty()        ? "--val-data"
@@ -34,7 +35,8 @@ void open_tokenizer(const Options& options, RunInputs& inputs) {
   if (inputs.train_data) inputs.tokenizer = tokenizer_of_tokens(options.data.train_data, "--train-data");
   if (!inputs.tokenizer && inputs.val_data) inputs.tokenizer = tokenizer_of_tokens(options.data.val_data, "--val-data");
   if (!inputs.tokenizer && (!options.model.init_file.empty() || is_byte_level(inputs.model.vocab))) {
-    inputs.tokenizer = tokenizer_of_model(options.model.init_file, inputs.model);
+    const std::string init = options.model.init_file.empty() ? "" : init_model_file(options);
+    inputs.tokenizer = tokenizer_of_model(init, inputs.model);
   }
   if (options.data.multiple_choice.empty()) return;
   if (!inputs.tokenizer) {
@@ -80,7 +82,8 @@ std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
     if (!*data) continue;
     for (const TokenFile& shard : (*data)->shards()) seen.push_back(seen_file(shard.path()));
   }
-  std::vector<std::string> paths = model_files(options.model.init_file);
+  std::vector<std::string> paths;
+  if (!options.model.init_file.empty()) paths = model_files(init_model_file(options));
   paths.insert(paths.end(), {options.pipeline.schedule_file, options.pipeline.profile});
   for (const std::string& path : paths) {
     if (!path.empty()) seen.push_back(seen_file(path));

@@ -1,17 +1,25 @@
 #include "commands/run/log.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "commands/cli/wording.h"
+#include "commands/report/report.h"
+#include "pipeline/draw/markup.h"
+#include "pipeline/train/state_file.h"
+
 namespace train_gpt {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr double kReportEveryS = 10;
+constexpr double kReportShare = 0.005;  // of the time, at most, goes into drawing it
 
 template <typename... Arguments>
 std::string format(const char* pattern, Arguments... arguments) {
@@ -30,188 +38,177 @@ void drop_unfinished_line(const std::string& path) {
   if (whole < text.size()) std::filesystem::resize_file(path, whole);
 }
 
-// Which units of the model repeat their forward.
-std::vector<int> recomputed_units(const PlanRequest& request) {
-  std::vector<int> units;
-  for (std::size_t u = 0; u < request.recompute.size(); ++u) {
-    if (request.recompute[u]) units.push_back(static_cast<int>(u));
+// "step 120/350  loss 2.345678  norm   0.8123  lr 1.900e-03    123.4 ms    8300 tok/s (mean 8123)  bubble 12.3%
+// (predicted (predicted 11.1%)  epoch 0.42  1:10, 2:05 left"
+std::string step_line(const StepReport& report, const Progress& progress) {
+  const StepResult& result = report.result;
+  const std::string steps = std::to_string(report.steps);
+  std::string line =
+      format("step %*lld/%s  ", static_cast<int>(steps.size()), static_cast<long long>(report.step), steps.c_str());
+  if (std::isfinite(result.loss)) {
+    line += format("loss %.6f  norm %8.4f  lr %.3e  ", result.loss, result.grad_norm, result.learning_rate);
   }
-  return units;
+  line += format("%7.1f ms  %6.0f tok/s (mean %.0f)", result.ms, report.tokens_per_s(), progress.tokens_per_s_mean);
+  if (report.mfu) line += format("  MFU %.1f%%", 100 * *report.mfu);
+  line += format("  bubble %.1f%% (predicted %.1f%%)", 100 * report.bubble.bubble, 100 * report.bubble_predicted);
+  if (progress.epoch) line += format("  epoch %.2f", *progress.epoch);
+  line += "  " + clock_text(progress.elapsed_s);
+  if (report.step + 1 < report.steps) line += ", " + clock_text(progress.left_s) + " left";
+  if (result.skipped) line += "  skipped: loss or norm is not finite";
+  if (report.scores.spike) {
+    line += format("  SPIKE: loss %+.1f, norm %+.1f standard deviations", report.scores.loss.value_or(0),
+                   report.scores.norm.value_or(0));
+  }
+  return line;
 }
 
 }  // namespace
 
-RunLog::RunLog(const std::string& directory, bool writes, bool append)
-    : writes_(writes), path_(directory + "/log.jsonl") {
+LogClock system_clock() {
+  return {.seconds = monotonic_seconds, .date = [] {
+            const std::time_t now = std::time(nullptr);
+            std::tm parts{};
+            gmtime_r(&now, &parts);
+            std::array<char, 32> text{};
+            std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+            return std::string(text.data());
+          }};
+}
+
+RunLog::RunLog(const std::string& directory, bool writes, bool append, const Screen& screen, LogClock clock)
+    : writes_(writes),
+      screen_(screen),
+      clock_(std::move(clock)),
+      path_(directory + "/log.jsonl"),
+      report_path_(directory + "/report.html") {
   if (!writes_) return;
   if (append) drop_unfinished_line(path_);
+  so_far_ = std::make_unique<LoggedRun>();
+  if (append && std::filesystem::exists(path_)) *so_far_ = read_log(path_);
   file_.open(path_, append ? std::ios::app : std::ios::trunc);
   if (!file_) throw std::runtime_error(path_ + " cannot be written (--output names its directory)");
 }
 
+RunLog::~RunLog() = default;
+
 void RunLog::text(const std::string& line) {
+  if (!screen_.quiet) essential(line);
+}
+
+void RunLog::essential(const std::string& line) {
   if (!writes_) return;
-  std::printf("%s\n", line.c_str());
+  std::printf("%s\n", printable(line).c_str());
   std::fflush(stdout);
 }
 
-void RunLog::event(const std::string& json) {
+void RunLog::event(const Event& event) {
   if (!writes_) return;
-  file_ << json << '\n' << std::flush;
+  const std::string line = line_of(event);
+  file_ << line << '\n' << std::flush;
   if (!file_) throw std::runtime_error(path_ + ": writing failed; is the disk full?");
+  so_far_->add(Event::parse(line));
+}
+
+void RunLog::start(const RunStart& start, const Options& options) {
+  first_step_ = start.first_step;
+  meter_.emplace(start.first_step, options.run.steps, start.tokens_per_step, start.training_tokens);
+  event(start_event(start, options, clock_.date()));
 }
 
 void RunLog::plan(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan) {
   event(plan_event(plan, predicted, uniform_makespan));
 }
 
-std::string plan_event(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan) {
-  const PlanRequest& request = plan.request;
-  Json ranks = Json::array();
-  for (const RankPlan& rank : plan.ranks) {
-    Json memory;
-    for (const MemoryLine& line : rank.memory) memory[line.name] = line.bytes;
-    ranks.push_back({{"rank", rank.rank},
-                     {"bytes", rank.total_bytes()},
-                     {"live_micro_batches", rank.live_micro_batches},
-                     {"memory", memory}});
-  }
-  Json json = {
-      {"event", "plan"},
-      {"schedule", request.schedule.name},
-      {"stages", request.schedule.ranks},
-      {"chunks", request.schedule.chunks},
-      {"micro_batches", request.batch.micro_batches},
-      {"micro_batch_size", request.batch.rows},
-      {"seq_len", request.batch.seq_len},
-      {"data_parallel", request.batch.replicas},
-      {"accumulation_groups", request.batch.groups},
-      {"layers", request.model.layers},
-      {"heads", request.model.heads},
-      {"hidden", request.model.hidden},
-      {"vocab", request.model.vocab},
-      {"tied", request.model.tied},
-      {"parameters", parameter_count(request.model)},
-      {"partition", request.partition},
-      {"head", head_text(plan)},
-      {"recomputed_units", recomputed_units(request)},
-      {"bubble_predicted", predicted.bubble},
-      {"bubble_span_predicted", predicted.bubble_span},
-      {"step_ms_predicted", predicted.makespan},
-      {"tokens_per_s_predicted", static_cast<double>(request.batch.step_tokens()) / predicted.makespan * 1000}};
-  if (uniform_makespan) json["step_ms_predicted_uniform"] = *uniform_makespan;
-  json["ranks"] = std::move(ranks);
-  return json.dump();
+void RunLog::resumed(std::int64_t step, const std::string& checkpoint) {
+  event({{"event", "resume"}, {"step", step}, {"checkpoint", checkpoint}});
+  text("resumed at step " + std::to_string(step) + " from " + checkpoint);
 }
 
-void RunLog::resumed(std::int64_t step, const std::string& checkpoint) {
-  const Json json = {{"event", "resume"}, {"step", step}, {"checkpoint", checkpoint}};
-  event(json.dump(-1, ' ', false, Json::error_handler_t::replace));  // names of folders may be no UTF-8
-  text(format("resumed at step %lld from %s", static_cast<long long>(step), checkpoint.c_str()));
+void RunLog::begin_steps() {
+  if (!writes_) return;
+  meter_->begin(clock_.seconds());
+  refresh_report();
 }
 
 void RunLog::step(const StepReport& report) {
-  const StepResult& result = report.result;
-  const double tokens_per_s = static_cast<double>(report.tokens) / result.ms * 1000;
-  Json json = {{"event", "step"},
-               {"step", report.step},
-               {"loss", result.loss},
-               {"grad_norm", result.grad_norm},
-               {"lr", result.learning_rate},
-               {"ms", result.ms},
-               {"tokens_per_s", tokens_per_s},
-               {"bubble", report.bubble.bubble},
-               {"bubble_span", report.bubble.bubble_span},
-               {"bubble_predicted", report.bubble_predicted},
-               {"mfu", report.mfu ? Json(*report.mfu) : Json(nullptr)}};
-  if (report.scores.loss) json["loss_z"] = *report.scores.loss;
-  if (report.scores.norm) json["norm_z"] = *report.scores.norm;
-  if (result.skipped) json["skipped"] = true;
-  if (report.redone) json["redone"] = *report.redone;
-  event(json.dump());
-  std::string line =
-      format("step %5lld/%lld  ", static_cast<long long>(report.step), static_cast<long long>(report.steps));
-  if (std::isfinite(result.loss)) {
-    line += format("loss %.6f  norm %8.4f  lr %.3e  ", result.loss, result.grad_norm, result.learning_rate);
-  }
-  line += format("%8.1f ms  %8.0f tok/s  MFU ", result.ms, tokens_per_s);
-  line += report.mfu ? format("%.1f%%", 100 * *report.mfu) : "n/a";
-  line += format("  bubble %.1f%% (predicted %.1f%%)", 100 * report.bubble.bubble, 100 * report.bubble_predicted);
-  if (result.skipped) line += "  skipped: loss or norm is not finite";
-  if (report.scores.spike) {
-    line += format("  SPIKE: loss %+.1f, norm %+.1f standard deviations", report.scores.loss.value_or(0),
-                   report.scores.norm.value_or(0));
-  }
-  text(line);
+  if (!writes_) return;
+  const Progress progress = meter_->after(report.step, clock_.seconds());
+  event(step_event(report, progress));
+  const bool last = report.step + 1 == report.steps;
+  if (report.step % screen_.log_every == 0 || report.step == first_step_ || last) text(step_line(report, progress));
+  refresh_report();
 }
 
 void RunLog::validation(std::int64_t step, double loss, std::optional<double> bits_per_byte) {
-  Json json = {{"event", "validation"}, {"step", step}, {"loss", loss}, {"perplexity", std::exp(loss)}};
-  std::string line = format("validation after %lld updates: loss %.6f, perplexity %.4g", static_cast<long long>(step),
-                            loss, std::exp(loss));
-  if (bits_per_byte) {
-    json["bits_per_byte"] = *bits_per_byte;
-    line += format(", %.4f bits per byte", *bits_per_byte);
-  }
-  event(json.dump());
+  event(validation_event(step, loss, bits_per_byte));
+  std::string line =
+      format("validation after %s: loss %.6f, perplexity %.4g", counted(step, "update").c_str(), loss, std::exp(loss));
+  if (bits_per_byte) line += format(", %.4f bits per byte", *bits_per_byte);
   text(line);
 }
 
 void RunLog::multiple_choice(std::int64_t step, const MultipleChoiceResult& result) {
-  const auto share = [&](std::int64_t right) {
-    return static_cast<double>(right) / static_cast<double>(result.questions);
-  };
-  event(Json{{"event", "multiple_choice"},
-             {"step", step},
-             {"questions", result.questions},
-             {"by_sum", share(result.by_sum)},
-             {"by_token", share(result.by_token)},
-             {"by_byte", share(result.by_byte)}}
-            .dump());
+  event(multiple_choice_event(step, result));
   text(to_text(result));
 }
 
-void RunLog::measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share) {
-  const auto parts = [](const IdleParts& it) {
-    return Json{{"schedule_ms", it.schedule},
-                {"imbalance_ms", it.imbalance},
-                {"jitter_ms", it.jitter},
-                {"communication_ms", it.communication}};
-  };
-  Json ranks = Json::array();
-  for (std::size_t r = 0; r < analysis.ranks.size(); ++r) {
-    const RankAnalysis& it = analysis.ranks[r];
-    Json rank = {{"rank", r}, {"busy_ms", it.busy}, {"waiting_ms", it.waiting}, {"idle_ms", it.idle}};
-    rank.update(parts(it.parts));
-    rank.update(Json{{"reduction_ms", it.reduction}, {"update_ms", it.update}, {"post_flush_ms", it.post_flush}});
-    ranks.push_back(std::move(rank));
+void RunLog::measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
+                         double measuring_share) {
+  event(measurement_event(schedule, analysis, steps_kept, measuring_share));
+}
+
+void RunLog::timeline(std::int64_t step, const std::vector<Timeline>& panels) {
+  std::size_t bars = 0;
+  for (const Timeline& panel : panels) {
+    for (const std::vector<TimelineBar>& row : panel.rows) bars += row.size();
   }
-  Json json = {{"event", "measurement"},
-               {"step", analysis.step},
-               {"steps_kept", steps_kept},
-               {"makespan_ms", analysis.measured.makespan},
-               {"makespan_ms_predicted", analysis.predicted.makespan},
-               {"bubble", analysis.measured.bubble},
-               {"bubble_predicted", analysis.predicted.bubble},
-               {"bubble_span", analysis.measured.bubble_span},
-               {"bubble_span_predicted", analysis.predicted.bubble_span},
-               {"idle_ms", analysis.idle.all.sum()}};
-  json.update(parts(analysis.idle.all));
-  json["measuring_share"] = measuring_share;
-  json["ranks"] = std::move(ranks);
-  event(json.dump());
+  if (bars <= kMostBarsOnPage) event(timeline_event(step, panels));
 }
 
 void RunLog::end(const std::string& parameter_hash, double final_loss, std::optional<std::int64_t> redone_steps) {
-  Json json = {{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}};
+  Event json = {{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}};
   if (parameter_hash.empty()) json["parameter_hash"] = nullptr;
   if (redone_steps) {
     json["redone_steps"] = *redone_steps;
-    text(format("%lld optimistic steps were taken back and done again", static_cast<long long>(*redone_steps)));
+    text(counted(*redone_steps, "optimistic step") + (*redone_steps == 1 ? " was" : " were") +
+         " taken back and done again");
   }
-  event(json.dump());
+  event(json);
+  write_report(/*running=*/false);
   if (parameter_hash.empty()) return;
-  text(format("parameter_hash %s  final loss %.6f", parameter_hash.c_str(), final_loss));
+  essential(format("parameter_hash %s  final loss %.6f", parameter_hash.c_str(), final_loss));
+}
+
+void RunLog::stopped(std::int64_t steps_taken, const std::string& reason) {
+  event({{"event", "stop"}, {"step", steps_taken}, {"reason", reason}});
+  write_report(/*running=*/false);
+}
+
+void RunLog::failed(const std::string& message) noexcept {
+  try {
+    event({{"event", "failure"}, {"message", message}});
+    write_report(/*running=*/false);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+// Only a run that has begun to take steps has a report.
+void RunLog::write_report(bool running) {
+  if (!writes_ || so_far_->start.is_null()) return;
+  try {
+    replace_file(report_path_, html_report(*so_far_, running ? RunCondition::running : RunCondition::over));
+  } catch (const std::runtime_error& error) {  // the run itself is worth more
+    essential(std::string("note: ") + error.what());
+  }
+}
+
+void RunLog::refresh_report() {
+  const double begin = clock_.seconds();
+  if (!writes_ || begin < report_due_) return;
+  write_report(/*running=*/true);
+  const double end = clock_.seconds();
+  report_due_ = end + std::max(kReportEveryS, (end - begin) / kReportShare);
 }
 
 }  // namespace train_gpt

@@ -1,59 +1,86 @@
-// What a run tells: one flushed line per step on rank 0, and one JSON object per event in DIR/log.jsonl.
+// What a run tells: flushed lines on rank 0's standard output, one JSON object per event in DIR/log.jsonl, and
+// DIR/report.html, which is drawn anew from them while the run lives.
 #pragma once
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "commands/run/log_events.h"
 #include "commands/run/multiple_choice.h"
-#include "commands/run/spikes.h"
-#include "pipeline/measure/step_analysis.h"
-#include "pipeline/train/trainer.h"
+#include "pipeline/draw/timeline.h"
 
 namespace train_gpt {
 
-struct StepReport {
-  std::int64_t step = 0;
-  std::int64_t steps = 0;
-  std::int64_t tokens = 0;  // of one step
-  StepResult result;
-  StepBubble bubble;
-  double bubble_predicted = 0;
-  std::optional<double> mfu;  // model FLOPs utilisation, a fraction; nothing where the peak is not known
-  SpikeDetector::Scores scores;
-  std::optional<bool> redone;  // optimistic steps: taken back and done again
+struct LoggedRun;
+
+// What of it reaches the screen; the log always has everything.
+struct Screen {
+  std::int64_t log_every = 1;  // a line for each such step, and for the first and the last
+  bool quiet = false;          // only notes, and what is left at the end
 };
 
-// The plan event: sizes, choices, predictions and the memory of every rank, as one JSON object.
-std::string plan_event(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
+// Where time comes from; a test puts its own in.
+struct LogClock {
+  std::function<double()> seconds;    // that only go forward
+  std::function<std::string()> date;  // ISO 8601, in UTC
+};
+LogClock system_clock();
 
 class RunLog {
  public:
   // Only rank 0 writes. append: a resumed run goes on in the log it finds. Throws std::runtime_error naming the file.
-  RunLog(const std::string& directory, bool writes, bool append);
+  RunLog(const std::string& directory, bool writes, bool append, const Screen& screen = {},
+         LogClock clock = system_clock());
+  ~RunLog();
 
-  void text(const std::string& line);  // to people only
+  // To people only. Control characters are written out, since names and generated text may hold any.
+  void text(const std::string& line);
+  // Also where little is said: notes, results.
+  void essential(const std::string& line);
+
+  void start(const RunStart& start, const Options& options);
   // `uniform_makespan`: of the same schedule cut uniformly, if that was compared.
   void plan(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
   void resumed(std::int64_t step, const std::string& checkpoint);
+  // As the first step is about to begin: time counts from here.
+  void begin_steps();
   void step(const StepReport& report);
   // bits_per_byte: nothing where the tokenizer is not known.
   void validation(std::int64_t step, double loss, std::optional<double> bits_per_byte);
   void multiple_choice(std::int64_t step, const MultipleChoiceResult& result);
   // Where the time of one of the last `steps_kept` steps went. To the log alone.
-  void measurement(const StepAnalysis& analysis, std::size_t steps_kept, double measuring_share);
+  void measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
+                   double measuring_share);
+  // Pictures of that step, unless they have more than kMostBarsOnPage bars. To log and report.
+  void timeline(std::int64_t step, const std::vector<Timeline>& panels);
   // Empty hash: nothing was computed. redone_steps: how many optimistic steps were done again; none if steps are
   // synchronous.
   void end(const std::string& parameter_hash, double final_loss, std::optional<std::int64_t> redone_steps = {});
+  // The run ends before its last step, on somebody's wish: "SIGUSR1".
+  void stopped(std::int64_t steps_taken, const std::string& reason);
+  // The run ends by an error. Never throws: there is a worse error already.
+  void failed(const std::string& message) noexcept;
   const std::string& path() const { return path_; }
 
  private:
-  void event(const std::string& json);
+  void event(const Event& event);
+  void write_report(bool running);
+  void refresh_report();
 
   bool writes_;
+  Screen screen_;
+  LogClock clock_;
   std::ofstream file_;
-  std::string path_;
+  std::string path_, report_path_;
+  std::unique_ptr<LoggedRun> so_far_;  // everything in the log; of runs that have a report
+  std::optional<ProgressMeter> meter_;
+  std::int64_t first_step_ = 0;
+  double report_due_ = 0;  // seconds
 };
 
 }  // namespace train_gpt

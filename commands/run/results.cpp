@@ -4,13 +4,17 @@
 #include <functional>
 #include <stdexcept>
 
-#include "commands/report/report.h"
+#include "commands/cli/wording.h"
 #include "pipeline/measure/trace.h"
 
 namespace train_gpt {
 namespace {
 
 constexpr int kMostTableRows = 32;
+constexpr const char* kTableWords =
+    "idle = the schedule's own + imbalance of the stages + jitter of single actions + communication not hidden by "
+    "work\n"
+    "R: reduction of gradients, U: clipping and AdamW, both after the flush (the end of the last action)";
 
 void write_file(const std::string& name, const std::string& path, const std::function<void(std::ostream&)>& write) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -44,37 +48,30 @@ void show_results(RunLog& log, const RunOptions& run, const Plan& plan, const Ru
   const MeasuredStep& step = median_step(results.steps);
   const StepAnalysis analysis = analyse(schedule, step, results.predicted);
   Timeline actual = measured_timeline(schedule, step, results.predicted);
-  const std::string table = analysis_table(analysis, kMostTableRows);
-  log.text("step " + std::to_string(step.step) + ", of the last " + std::to_string(results.steps.size()) +
-           " the one of median length:\n" + draw_text(actual) + analysis_summary(analysis) + "\n" + table);
-  log.measurement(analysis, results.steps.size(), results.measuring_share);
+  if (run.final_timeline) {
+    log.text("step " + std::to_string(step.step) + ", of the last " + counted(results.steps.size(), "step") +
+             " the one of median length:\n" + draw_text(actual) + analysis_summary(analysis) + "\n" +
+             analysis_table(analysis, kMostTableRows) + kTableWords);
+  }
+  log.measurement(schedule, analysis, results.steps.size(), results.measuring_share);
 
   Timeline expected = timeline(schedule, results.predicted);
   expected.title = "predicted: " + expected.title;
   actual.title = "measured, step " + std::to_string(step.step) + ": " + actual.title;
+  log.timeline(step.step, {actual, expected});
   const bool drawable = 3 * actions_in(schedule) < kMostSvgBars;
-  const std::string picture = drawable ? draw_svg({actual, expected}) : "";
   if (!run.svg.empty() && drawable) {
-    write_file("--svg ", run.svg, [&](std::ostream& file) { file << picture; });
+    write_file("--svg ", run.svg, [&](std::ostream& file) { file << draw_svg({actual, expected}); });
     log.text("timeline drawn to " + run.svg);
   } else if (!run.svg.empty()) {
-    log.text("note: --svg " + run.svg + " stays empty: the step has too many actions for a picture; see --trace");
+    log.essential("note: --svg " + run.svg + " stays empty: the step has too many actions for a picture; see --trace");
   }
   if (!run.trace.empty()) {
     write_file("--trace ", run.trace, [&](std::ostream& file) { write_trace(file, schedule, results.steps); });
-    log.text("trace of " + std::to_string(results.steps.size()) + " steps written to " + run.trace +
+    log.text("trace of " + counted(results.steps.size(), "step") + " written to " + run.trace +
              " (open it in ui.perfetto.dev or chrome://tracing)");
   }
-  const std::string report = run.output + "/report.html";
-  write_file("", report, [&](std::ostream& file) {
-    file << html_report({.log_path = log.path(),
-                         .facts = results.facts,
-                         .plan = &plan,
-                         .analysis = &analysis,
-                         .timeline_svg = picture,
-                         .table = table});
-  });
-  log.text("report written to " + report);
+  log.text("report of the run: " + run.output + "/report.html");
 }
 
 }  // namespace train_gpt

@@ -1,5 +1,5 @@
-// What a run says at its end: where the time of a usual step went, beside the prediction, on the screen, in the log and
-// in the files that --trace and --svg name, and report.html.
+// What a run says at its end: where the time of a usual step went, beside the prediction, on the screen, in the log
+// (and so in report.html) and in the files that --trace and --svg name.
 #pragma once
 
 #include <string>
@@ -19,7 +19,6 @@ struct RunResults {
   std::vector<MeasuredStep> steps;  // the last ones; not empty
   Simulation predicted;
   double measuring_share = 0;  // of the time of all steps: what marks and records cost rank 0
-  std::vector<std::string> facts;
 };
 
 // Throws std::invalid_argument naming option and file unless the files that --trace and --svg name can be written; they

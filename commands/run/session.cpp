@@ -13,7 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "commands/cli/wording.h"
 #include "kernels/cpu/product_speed.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/train/state_file.h"
 #include "pipeline/train/trainer.h"
 
@@ -52,8 +54,6 @@ int thread_count(const Options& options, const HostPlace& place, int cores) {
   const bool bound = cores < static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return bound ? cores : std::max(1, cores / place.ranks);
 }
-
-std::string plural(int n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
 
 // The GPU is chosen by the rank's number on its host, among those that CUDA_VISIBLE_DEVICES lets it see. --device auto
 // takes GPUs if every rank of the job has one.
@@ -167,16 +167,16 @@ Session::Session(const Options& options) : before_mpi_(options) {
           return DelaySpec::Link{link.latency, link.bandwidth};
         };
     }
-    resources_ = plural(host_.ranks, "rank") + " on this host x " + plural(threads, "thread") + " on " +
-                 plural(cores, "core") + "; " +
+    resources_ = counted(host_.ranks, "rank") + " on this host x " + counted(threads, "thread") + " on " +
+                 counted(cores, "core") + "; " +
                  (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
     if (timed_) return;
     if (options.device.device == DeviceKind::automatic && !everywhere_gpus) {
       resources_ += " (no GPUs: " + no_gpus + ")";
     }
     if (threads > cores) {
-      resources_ += "\nnote: " + plural(threads, "thread") + " per rank, but this rank may use only " +
-                    plural(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
+      resources_ += "\nnote: " + counted(threads, "thread") + " per rank, but this rank may use only " +
+                    counted(cores, "core") + ": lower --threads, or let the launcher bind less (MPICH: -bind-to none)";
     } else if (host_.ranks > cores) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
@@ -206,7 +206,7 @@ void Session::connect_gpus() {
     peak_flops_ = *peak * gpus.gpus;
     char text[160];
     std::snprintf(text, sizeof text, "\npeak for MFU: %s x %.4g TFLOP/s dense; attention counted as its causal half",
-                  plural(gpus.gpus, "GPU").c_str(), *peak * 1e-12);
+                  counted(gpus.gpus, "GPU").c_str(), *peak * 1e-12);
     resources_ += text;
   }
   if (!gpus.notice.empty()) resources_ += "\nnote: " + gpus.notice;
@@ -220,7 +220,7 @@ void Session::end_job(const std::exception& error) {
   if (agreed_) throw;
   const bool of_all_ranks = dynamic_cast<const NotFinite*>(&error) != nullptr;  // the first says so and ends the job
   if (!of_all_ranks || is_first()) {
-    std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), error.what());
+    std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), printable(error.what()).c_str());
     std::fflush(stderr);
   }
   // The launcher drops what it has not passed on when a job is aborted.

@@ -1,11 +1,14 @@
 #include "commands/run/setup.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <stdexcept>
 
+#include "commands/cli/wording.h"
 #include "data/manifest.h"
 #include "kernels/cuda/multiprocessors.h"
+#include "model/safetensors.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
@@ -23,9 +26,37 @@ std::optional<std::int64_t> vocab_of_data(const Options& options) {
 
 }  // namespace
 
+std::string init_model_file(const Options& options) {
+  namespace fs = std::filesystem;
+  const fs::path given = options.model.init_file;
+  if (!fs::is_directory(given)) return given;
+  if (fs::exists(given / "model.bin")) return given / "model.bin";
+  if (has_safetensors(given)) return given;
+  std::int64_t furthest = -1;
+  fs::path found;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(given / "checkpoints", none)) {
+    const std::string name = entry.path().filename().string(), prefix = "step-";
+    std::int64_t step = -1;
+    if (!name.starts_with(prefix) || !fs::exists(entry.path() / "model.bin")) continue;
+    const char* end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
+    if (error != std::errc() || stop != end || step <= furthest) continue;
+    furthest = step;
+    found = entry.path() / "model.bin";
+  }
+  if (furthest < 0) {
+    throw std::invalid_argument(
+        "--init " + given.string() +
+        ": this folder has neither model.bin, nor model.safetensors, nor checkpoints/step-N with a model; give a model "
+        "file, or the folder of a run, of a checkpoint, or of Hugging Face");
+  }
+  return found;
+}
+
 ModelConfig model_config(const Options& options) {
   const ModelOptions& wanted = options.model;
-  if (!wanted.init_file.empty()) return ModelFile(wanted.init_file).config();
+  if (!wanted.init_file.empty()) return ModelFile(init_model_file(options)).config();
   ModelConfig model = preset(wanted.preset);
   if (wanted.layers) {
     model.layers = *wanted.layers;
@@ -52,9 +83,9 @@ std::optional<Schedule> named_schedule(const Options& options, int p) {
     Schedule schedule = read_schedule_csv(options.pipeline.schedule_file);
     if (schedule.ranks != p) {
       throw std::invalid_argument(
-          "--schedule-file " + options.pipeline.schedule_file + " is for " + std::to_string(schedule.ranks) +
-          " ranks, but a pipeline here has " + std::to_string(p) + ": start " +
-          std::to_string(schedule.ranks * options.batch.data_parallel) + " ranks with mpirun -n");
+          "--schedule-file " + options.pipeline.schedule_file + " is for " + counted(schedule.ranks, "rank") +
+          ", but a pipeline here has " + std::to_string(p) + ": start " +
+          counted(std::int64_t{schedule.ranks} * options.batch.data_parallel, "rank") + " with mpirun -n");
     }
     if (options.batch.micro_batches_given && options.batch.micro_batches != schedule.micro_batches) {
       throw std::invalid_argument("--micro-batches " + std::to_string(options.batch.micro_batches) + ", but " +
@@ -122,7 +153,8 @@ void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int
   std::int64_t needed = 0;
   for (const int rank : ranks) needed += plan.ranks[static_cast<std::size_t>(rank) % plan.ranks.size()].total_bytes();
   if (needed <= bytes) return;
-  throw std::invalid_argument("the " + std::to_string(ranks.size()) + " ranks of one host need " +
+  throw std::invalid_argument((ranks.size() == 1 ? "the rank of one host needs "
+                                                 : "the " + std::to_string(ranks.size()) + " ranks of one host need ") +
                               format_bytes(needed) + ", and that host has " + format_bytes(bytes) + kNeedLess);
 }
 
@@ -202,12 +234,12 @@ void require_finite(Session& session, Trainer& trainer, const std::string& sourc
 }
 
 std::string model_line(const ModelConfig& model, const BatchShape& batch) {
-  return "model: " + std::to_string(model.layers) + " layers, " + std::to_string(model.heads) + " heads, hidden " +
+  return "model: " + counted(model.layers, "layer") + ", " + counted(model.heads, "head") + ", hidden " +
          std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +
-         (model.tied ? ", tied" : ", untied") + ": " + std::to_string(parameter_count(model)) +
+         (model.tied ? ", tied" : ", untied") + ": " + grouped_digits(parameter_count(model)) +
          " parameters; step: " + std::to_string(batch.replicas) + " x " + std::to_string(batch.micro_batches) +
-         " micro-batches of " + std::to_string(batch.rows) + " rows of " + std::to_string(batch.seq_len) + " = " +
-         std::to_string(batch.step_tokens()) + " tokens";
+         (batch.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") + counted(batch.rows, "row") + " of " +
+         std::to_string(batch.seq_len) + " = " + counted(batch.step_tokens(), "token");
 }
 
 }  // namespace train_gpt

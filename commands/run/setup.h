@@ -9,6 +9,10 @@
 
 namespace train_gpt {
 
+// The file that --init names: itself, or in the folder of a run or a checkpoint its model.bin; of a run that is not
+// over, that of the furthest checkpoint. Throws std::invalid_argument.
+std::string init_model_file(const Options& options);
+
 // Sizes from --init FILE, or --model, or --layers --heads --hidden; the vocabulary from --vocab, else the token file's
 // manifest, else 50257. Throws std::invalid_argument.
 ModelConfig model_config(const Options& options);

@@ -61,19 +61,15 @@ void StepMeter::show_results() {
   std::vector<MeasuredStep> steps = gather_steps(run_.groups, run_.plan, records_);
   if (!run_.session.is_first()) return;
   RunLog& log = *run_.log;
-  if (steps.empty()) return log.text("note: no step was taken: nothing to measure, to trace or to draw");
+  if (steps.empty()) return log.essential("note: no step was taken: nothing to measure, to trace or to draw");
   char text[100];
   if (clock_needed_at_ > 0) {
     std::snprintf(text, sizeof text, "the hosts' clocks agree to within %.3f ms", clock_.error_ms);
     log.text(text);
   }
   const double share = measuring_share();
-  ::train_gpt::show_results(
-      log, run_.options.run, run_.plan,
-      {.steps = std::move(steps),
-       .predicted = run_.predicted,
-       .measuring_share = share,
-       .facts = {run_.session.resources(), model_line(run_.inputs.model, run_.plan.request.batch)}});
+  ::train_gpt::show_results(log, run_.options.run, run_.plan,
+                            {.steps = std::move(steps), .predicted = run_.predicted, .measuring_share = share});
   std::snprintf(text, sizeof text, "measuring took %.4f%% of the time of the steps", 100 * share);
   log.text(text);
 }

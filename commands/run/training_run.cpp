@@ -9,12 +9,14 @@
 #include <thread>
 #include <utility>
 
+#include "commands/cli/wording.h"
 #include "commands/run/command_line.h"
 #include "commands/run/ids_as_text.h"
 #include "commands/run/multiple_choice.h"
 #include "commands/run/run_tokenizer.h"
 #include "commands/run/step_meter.h"
 #include "data/sample_order.h"
+#include "pipeline/draw/markup.h"
 
 namespace train_gpt {
 namespace {
@@ -77,12 +79,12 @@ void show_sample(TrainingRun& run, std::int64_t step) {
   constexpr std::int64_t kTokens = 120;
   IdsAsText text(run.inputs.tokenizer ? &*run.inputs.tokenizer : nullptr, run.inputs.model.vocab);
   std::string shown;
-  run.trainer->generate({text.first_id()}, kTokens, 0.8, run.options.data.seed + static_cast<std::uint64_t>(step),
-                        [&](std::int32_t id) {
+  run.trainer->generate({text.first_id()}, kTokens, {.temperature = 0.8},
+                        run.options.data.seed + static_cast<std::uint64_t>(step), [&](std::int32_t id) {
                           shown += text.push(id);
                           return true;
                         });
-  run.log->text("sample after " + std::to_string(step) + " steps:\n" + shown + text.finish());
+  run.log->text("sample after " + counted(step, "step") + ":\n" + shown + text.finish());
 }
 
 void answer(TrainingRun& run, std::int64_t step) {
@@ -121,8 +123,9 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
   save_model(run);
   const std::string command =
       command_that_goes_on(own_command_line(), run.session.world().size(), run.options.run.output);
-  run.log->text("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
-                std::to_string(run.options.run.steps) + " steps" + (run.computes() ? "; to go on: " + command : ""));
+  run.log->stopped(steps_taken, why);
+  run.log->essential("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
+                     counted(run.options.run.steps, "step") + (run.computes() ? "; to go on: " + command : ""));
   run.state->finish();
 }
 
@@ -143,25 +146,29 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   try {
     throw;
   } catch (const PeerFailure& failure) {
-    std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), failure.what());
+    std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
+    run.log->failed(failure.what());
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
     if (run.session.is_first()) {
       const std::string newest = newest_checkpoint(run.options.run.output);
-      std::fprintf(stderr, "train_gpt: error: %s%s\n", failure.what(),
-                   newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
+      std::fprintf(stderr, "train_gpt: error: %s%s\n", printable(failure.what()).c_str(),
+                   newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
       std::fflush(stderr);
+      run.log->failed(failure.what());
     }
     // The launcher drops what it has not passed on when a job is aborted.
     std::this_thread::sleep_for(run.session.is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
   } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
-    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), failure.what());
+    std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
+    run.log->failed(failure.what());
     std::fflush(stderr);
     std::_Exit(1);
   } catch (const std::exception& error) {
     const std::string newest = newest_checkpoint(run.options.run.output);
-    std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), error.what(),
-                 newest.empty() ? "" : (". The newest complete checkpoint is " + newest).c_str());
+    std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), printable(error.what()).c_str(),
+                 newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
     std::fflush(stderr);
+    run.log->failed(error.what());
     run.watchdog->announce(error.what());
   }
   std::fflush(stderr);
@@ -203,6 +210,7 @@ int train(TrainingRun& run) try {
   }
   Stopping::Verdict verdict;  // of the last step; a wish to stop stays
   std::int64_t redone_steps = 0;
+  run.log->begin_steps();
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
     if (validates(step) && rising.notices(validate(run, step))) {

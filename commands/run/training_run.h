@@ -36,6 +36,7 @@ struct TrainingRun {
   Simulation predicted;  // by what the stages cost in place
 
  private:
+  RunStart start_facts() const;
   void fill_parameters();
   void install_hooks();
   void predict();

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "commands/run/action_time.h"
+#include "commands/run/estimate.h"
 #include "commands/run/launch.h"
 #include "commands/run/setup.h"
 #include "commands/run/training_run.h"
@@ -36,7 +37,8 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
         inputs.notices.push_back(std::move(note));
     }
     const bool goes_on = inputs.folder != nullptr && inputs.folder->continues();
-    log = std::make_unique<RunLog>(options.run.output, session.is_first(), /*append=*/goes_on);
+    log = std::make_unique<RunLog>(options.run.output, session.is_first(), /*append=*/goes_on,
+                                   Screen{.log_every = options.run.log_every, .quiet = options.run.quiet});
     state = std::make_unique<StateFile>(options.run.output, session.world().rank(), session.world().size());
   });
   groups = make_groups(session.world(), inputs.layout, plan);
@@ -44,16 +46,27 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
       [&] { trainer = std::make_unique<Trainer>(session.device(), groups, plan, optimizer_settings(options)); });
   trainer->open();
   install_hooks();
+  if (trains()) log->start(start_facts(), options);
   if (inputs.folder != nullptr) log->text("run " + inputs.folder->run() + " in " + inputs.folder->path());
   log->text(session.resources());
   log->text(model_line(inputs.model, plan.request.batch));
-  for (const std::string& notice : inputs.notices) log->text("note: " + notice);
+  for (const std::string& notice : inputs.notices) log->essential("note: " + notice);
   if (!decided.choice.schedule_reason.empty()) log->text(decided.choice.schedule_reason);
   log->text(partition_table(decided.choice, decided.unit_costs));
   log->text(memory_table(plan));
   if (session.on_gpus()) log->text(multiprocessor_line(plan));
   if (computes()) fill_parameters();
   if (trains()) predict();
+}
+
+RunStart TrainingRun::start_facts() const {
+  RunStart start{.device = session.resources(),
+                 .model = model_line(inputs.model, plan.request.batch),
+                 .first_step = inputs.resumed.manifest.step,
+                 .tokens_per_step = plan.request.batch.step_tokens()};
+  if (inputs.train_data) start.training_tokens = inputs.train_data->window_count() * inputs.train_data->seq_len();
+  if (inputs.val_data) start.validation_tokens = inputs.val_data->token_count();
+  return start;
 }
 
 void TrainingRun::fill_parameters() {
@@ -63,7 +76,7 @@ void TrainingRun::fill_parameters() {
     } else if (options.model.init_file.empty()) {
       trainer->initialise(options.data.seed);
     } else {
-      trainer->load(ModelFile(options.model.init_file));
+      trainer->load(ModelFile(init_model_file(options)));
     }
   });
   const std::string source = inputs.resumed.folder.empty() ? options.model.init_file : inputs.resumed.folder;
@@ -119,9 +132,16 @@ void TrainingRun::predict() {
   log->plan(plan, predicted, uniform);
   char text[200];
   std::snprintf(
-      text, sizeof text, "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span %.1f%%)",
+      text, sizeof text, "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span bubble %.1f%%)",
       decided.schedule().name.c_str(), predicted.makespan, 100 * predicted.bubble, 100 * predicted.bubble_span);
-  log->text(text);
+  log->text(text + beside_uniform_cut(predicted.makespan, uniform));
+  const EstimateRequest estimate{
+      .model = inputs.model,
+      .seq_len = plan.request.batch.seq_len,
+      .steps = options.run.steps - inputs.resumed.manifest.step,
+      .step_ms = predicted.makespan,
+      .model_is_open = computes() && options.model.init_file.empty() && inputs.resumed.folder.empty()};
+  for (const std::string& line : estimate_lines(estimate)) log->text(line);
 }
 
 }  // namespace train_gpt

@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <limits>
 
+#include "pipeline/draw/markup.h"
+
 namespace train_gpt {
 namespace {
 
 // Everything in pixels.
-constexpr double kWidth = 960, kLeft = 76, kRight = 20, kPlotWidth = kWidth - kLeft - kRight;
+constexpr double kLeft = 76, kRight = 20;
 constexpr double kPlotHeight = 220, kTop = 30, kAxisHeight = 40;
 
 template <typename... Arguments>
@@ -23,9 +25,9 @@ void print(std::string& out, const char* format, Arguments... arguments) {
 struct Axis {
   double low = 0, high = 1, tick = 1;
 
-  Axis(double smallest, double largest, int most_ticks) : low(smallest), high(largest) {
+  Axis(double smallest, double largest, int most_ticks, double least_tick = 0) : low(smallest), high(largest) {
     if (high <= low) {
-      const double room = low == 0 ? 1 : std::abs(low) * 0.1;
+      const double room = least_tick > 0 ? least_tick : low == 0 ? 1 : std::abs(low) * 0.1;
       low -= room;
       high += room;
     }
@@ -34,21 +36,23 @@ struct Axis {
     for (const double factor : {5.0, 2.0, 1.0}) {
       if ((high - low) / (factor * power) <= most_ticks) tick = factor * power;
     }
+    tick = std::max(tick, least_tick);
   }
   double fraction(double value) const { return (value - low) / (high - low); }
   int first_tick() const { return static_cast<int>(std::ceil(low / tick - 1e-9)); }
   int last_tick() const { return static_cast<int>(std::floor(high / tick + 1e-9)); }
 };
 
-std::string open_svg(double height) {
+std::string open_svg(double width, double height) {
   std::string out;
   print(out,
         "<svg class='chart' xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f'>",
-        kWidth, height, kWidth, height);
+        width, height, width, height);
   out +=
       "<style>svg.chart text{font:11px system-ui,sans-serif;text-anchor:start;fill:#333}svg.chart "
-      ".right{text-anchor:end}"
-      "svg.chart .middle{text-anchor:middle}</style><rect width='100%' height='100%' fill='#fff'/>\n";
+      ".right{text-anchor:end}svg.chart .middle{text-anchor:middle}svg.chart .paper{fill:#fff}svg.chart "
+      ".grid{stroke:#e4e4ea}svg.chart .axis{stroke:#777}svg.chart .mark{stroke:#777;stroke-dasharray:2 3}</style>"
+      "<rect class='paper' width='100%' height='100%'/>\n";
   return out;
 }
 
@@ -57,8 +61,8 @@ void draw_text_at(std::string& out, const char* place, double x, double y, const
   out += escaped_markup(text) + "</text>";
 }
 
-void draw_line(std::string& out, double x1, double y1, double x2, double y2, const char* color) {
-  print(out, "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' stroke='%s'/>", x1, y1, x2, y2, color);
+void draw_line(std::string& out, double x1, double y1, double x2, double y2, const char* kind) {
+  print(out, "<line class='%s' x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f'/>", kind, x1, y1, x2, y2);
 }
 
 std::string number(double value) {
@@ -75,12 +79,12 @@ struct LegendEntry {
 };
 
 // Lines of entries above the plot; returns where the plot begins.
-double place_legend(std::vector<LegendEntry>& entries) {
-  constexpr double kBox = 40, kLetter = 6.2, kLine = 18;
+double place_legend(std::vector<LegendEntry>& entries, double svg_width) {
+  constexpr double kBox = 40, kLetter = 6.6, kLine = 18;
   double x = kLeft, y = 8;
   for (LegendEntry& entry : entries) {
     const double width = kBox + kLetter * static_cast<double>(entry.name.size());
-    if (x > kLeft && x + width > kWidth) {
+    if (x > kLeft && x + width > svg_width) {
       x = kLeft;
       y += kLine;
     }
@@ -110,11 +114,11 @@ Points finite(const Points& points) {
 }
 
 // At most the lowest and the highest point of each pixel column, in order of x.
-Points thinned(const Points& points, const Axis& x) {
-  if (points.size() <= 2 * static_cast<std::size_t>(kPlotWidth)) return points;
+Points thinned(const Points& points, const Axis& x, double plot_width) {
+  if (points.size() <= 2 * static_cast<std::size_t>(plot_width)) return points;
   Points result;
   for (std::size_t i = 0; i < points.size();) {
-    const auto column = [&](std::size_t k) { return std::floor(x.fraction(points[k].first) * kPlotWidth); };
+    const auto column = [&](std::size_t k) { return std::floor(x.fraction(points[k].first) * plot_width); };
     std::size_t low = i, high = i, end = i;
     for (; end < points.size() && column(end) == column(i); ++end) {
       if (points[end].second < points[low].second) low = end;
@@ -127,31 +131,43 @@ Points thinned(const Points& points, const Axis& x) {
   return result;
 }
 
+double plot_width(const CurveAxes& axes) { return axes.width - kLeft - kRight; }
+
 void draw_axes(std::string& out, const Axis& x, const Axis& y, const CurveAxes& axes) {
+  const double width = plot_width(axes);
   for (int i = y.first_tick(); i <= y.last_tick(); ++i) {
     const double at = kTop + kPlotHeight * (1 - y.fraction(i * y.tick));
-    draw_line(out, kLeft, at, kLeft + kPlotWidth, at, "#e4e4ea");
+    draw_line(out, kLeft, at, kLeft + width, at, "grid");
     draw_text_at(out, "right", kLeft - 6, at + 4, number(i * y.tick) + axes.unit);
   }
   for (int i = x.first_tick(); i <= x.last_tick(); ++i) {
-    const double at = kLeft + kPlotWidth * x.fraction(i * x.tick);
-    draw_line(out, at, kTop + kPlotHeight, at, kTop + kPlotHeight + 4, "#777");
+    const double at = kLeft + width * x.fraction(i * x.tick);
+    draw_line(out, at, kTop + kPlotHeight, at, kTop + kPlotHeight + 4, "axis");
     draw_text_at(out, "middle", at, kTop + kPlotHeight + 17, number(i * x.tick));
   }
-  draw_line(out, kLeft, kTop + kPlotHeight, kLeft + kPlotWidth, kTop + kPlotHeight, "#777");
-  draw_text_at(out, "middle", kLeft + kPlotWidth / 2, kTop + kPlotHeight + 33, axes.x_name);
+  draw_line(out, kLeft, kTop + kPlotHeight, kLeft + width, kTop + kPlotHeight, "axis");
+  draw_text_at(out, "middle", kLeft + width / 2, kTop + kPlotHeight + 33, axes.x_name);
   draw_text_at(out, "right", kLeft - 6, kTop - 14, axes.y_name);
+  for (const double mark : axes.marks) {
+    const double at = kLeft + width * x.fraction(mark);
+    if (mark > x.low && mark < x.high) draw_line(out, at, kTop, at, kTop + kPlotHeight, "mark");
+  }
   out += "\n";
 }
 
-void draw_curve(std::string& out, const Curve& curve, const Axis& x, const Axis& y) {
+void draw_curve(std::string& out, const Curve& curve, const Axis& x, const Axis& y, double width) {
+  constexpr std::size_t kFew = 30;  // a line through them alone would be short, or none at all
+  const Points points = thinned(finite(curve.points), x, width);
+  const bool marked = curve.dots || points.size() <= kFew;
   print(out, "<polyline fill='none' stroke='%s' stroke-width='1.5' points='", curve.color.c_str());
   std::string dots;
-  for (const auto& [at, value] : thinned(finite(curve.points), x)) {
-    const double px = kLeft + kPlotWidth * x.fraction(at);
+  for (const auto& [at, value] : points) {
+    const double px = kLeft + width * x.fraction(at);
     const double py = kTop + kPlotHeight * (1 - y.fraction(value));
     print(out, "%.1f,%.1f ", px, py);
-    if (curve.dots) print(dots, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>", px, py, curve.color.c_str());
+    if (marked)
+      print(dots, "<circle cx='%.1f' cy='%.1f' r='%.1f' fill='%s'/>", px, py,
+            curve.dots || points.size() == 1 ? 3.5 : 2.0, curve.color.c_str());
   }
   out += "'/>" + dots + "\n";
 }
@@ -169,25 +185,27 @@ std::string draw_curves(const std::vector<Curve>& curves, const CurveAxes& axes)
       y_high = std::max(y_high, y);
     }
   }
-  std::string out = open_svg(kTop + kPlotHeight + kAxisHeight);
+  std::string out = open_svg(axes.width, kTop + kPlotHeight + kAxisHeight);
   if (x_low > x_high) {
-    draw_text_at(out, "middle", kWidth / 2, kTop + kPlotHeight / 2, "no " + axes.y_name + " to draw");
+    draw_text_at(out, "middle", axes.width / 2, kTop + kPlotHeight / 2, "no " + axes.y_name + " to draw");
     return out + "</svg>\n";
   }
-  const Axis x(x_low, x_high, 10);
+  const Axis x(x_low, x_high, axes.width < 800 ? 6 : 10, /*least_tick=*/1);
   const Axis y(y_low, y_high, 6);
   draw_axes(out, x, y, axes);
   std::vector<LegendEntry> legend;
   for (const Curve& curve : curves) {
-    draw_curve(out, curve, x, y);
+    draw_curve(out, curve, x, y, plot_width(axes));
     legend.push_back({curve.name, curve.color});
   }
-  place_legend(legend);
+  place_legend(legend, axes.width);
   draw_legend(out, legend);
   return out + "</svg>\n";
 }
 
 namespace {
+
+constexpr double kBarsWidth = 960, kPlotWidth = kBarsWidth - kLeft - kRight;
 
 void draw_stacked_row(std::string& out, const StackedBars& bars, std::size_t row, const Axis& x, double top) {
   constexpr double kBar = 18;
@@ -220,41 +238,21 @@ std::string draw_stacked_bars(const StackedBars& bars) {
   constexpr double kRow = 24;
   std::vector<LegendEntry> legend;
   for (const StackedBars::Part& part : bars.parts) legend.push_back({part.name, part.color});
-  const double top = place_legend(legend);
+  const double top = place_legend(legend, kBarsWidth);
   const double bottom = top + kRow * static_cast<double>(bars.rows.size());
-  std::string out = open_svg(bottom + kAxisHeight - 12);
+  std::string out = open_svg(kBarsWidth, bottom + kAxisHeight - 12);
   for (int i = x.first_tick(); i <= x.last_tick(); ++i) {
     const double at = kLeft + kPlotWidth * x.fraction(i * x.tick);
-    draw_line(out, at, top, at, bottom, "#e4e4ea");
+    draw_line(out, at, top, at, bottom, "grid");
     draw_text_at(out, "middle", at, bottom + 15, number(i * x.tick) + (i == x.last_tick() ? " " + bars.unit : ""));
   }
   for (std::size_t r = 0; r < bars.rows.size(); ++r) {
     draw_stacked_row(out, bars, r, x, top + kRow * static_cast<double>(r));
   }
   const double zero = kLeft + kPlotWidth * x.fraction(0);
-  draw_line(out, zero, top - 2, zero, bottom, "#777");
+  draw_line(out, zero, top - 2, zero, bottom, "axis");
   draw_legend(out, legend);
   return out + "</svg>\n";
-}
-
-std::string escaped_markup(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '&') {
-      result += "&amp;";
-    } else if (c == '<') {
-      result += "&lt;";
-    } else if (c == '>') {
-      result += "&gt;";
-    } else if (c == '\'') {
-      result += "&#39;";
-    } else if (c == '"') {
-      result += "&quot;";
-    } else if (static_cast<unsigned char>(c) >= ' ' || c == '\n') {
-      result += c;
-    }
-  }
-  return result;
 }
 
 }  // namespace train_gpt

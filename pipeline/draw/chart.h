@@ -11,16 +11,20 @@ struct Curve {
   std::string name;
   std::string color;                              // as in SVG
   std::vector<std::pair<double, double>> points;  // x, y; in order of x
-  bool dots = false;                              // every point is marked
+  bool dots = false;                              // every point is marked; so it is where there are few
 };
 
-// Curves over one x axis with a legend. Of many points in one pixel column the lowest and the highest are drawn. Points
-// that are not finite are left out; without any, the chart says so.
+// Curves over one x axis of whole numbers, with a legend. Of many points in one pixel column the lowest and the highest
+// are drawn. Points that are not finite are left out; without any, the chart says so.
+//
+// A page colours the parts of a chart by their classes: paper, grid, axis, and text.
 struct CurveAxes {
   std::string x_name;
   std::string y_name;
-  std::string unit = {};   // follows the numbers of the y axis
-  bool from_zero = false;  // the y axis shows 0
+  std::string unit = {};        // follows the numbers of the y axis
+  bool from_zero = false;       // the y axis shows 0
+  double width = 960;           // pixels
+  std::vector<double> marks{};  // x of vertical lines
 };
 std::string draw_curves(const std::vector<Curve>& curves, const CurveAxes& axes);
 
@@ -37,8 +41,5 @@ struct StackedBars {
 
 // One bar per row; negative parts stand to the left of zero. Every part carries its value as a tooltip.
 std::string draw_stacked_bars(const StackedBars& bars);
-
-// Text inside HTML or SVG: &, <, > and quotes escaped, control characters left out.
-std::string escaped_markup(const std::string& text);
 
 }  // namespace train_gpt

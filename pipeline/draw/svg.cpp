@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "pipeline/draw/color.h"
+#include "pipeline/draw/markup.h"
 #include "pipeline/draw/timeline.h"
 
 namespace train_gpt {
@@ -32,22 +33,6 @@ void print(std::string& out, const char* format, Arguments... arguments) {
   char text[512];
   std::snprintf(text, sizeof text, format, arguments...);
   out += text;
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    if (c == '&') {
-      result += "&amp;";
-    } else if (c == '<') {
-      result += "&lt;";
-    } else if (c == '>') {
-      result += "&gt;";
-    } else if (static_cast<unsigned char>(c) >= ' ') {
-      result += c;
-    }
-  }
-  return result;
 }
 
 Layout choose_layout(const std::vector<Timeline>& timelines) {
@@ -120,9 +105,9 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
 // Returns the y below it.
 double draw_panel(std::string& out, const Timeline& timeline, const Layout& layout, double top) {
   print(out, "<text class='title' x='%.1f' y='%.1f'>", kLeft, top + 14.0);
-  out += escaped(timeline.title) + "</text>\n";
+  out += escaped_markup(timeline.title) + "</text>\n";
   print(out, "<text class='note' x='%.1f' y='%.1f'>", kLeft, top + 30.0);
-  out += escaped(timeline.note) + "</text>\n";
+  out += escaped_markup(timeline.note) + "</text>\n";
   double end = 0.0;  // of the last action: what follows the flush stands behind it
   for (const std::vector<TimelineBar>& row : timeline.rows) {
     for (const TimelineBar& bar : row) end = bar.micro_batch < 0 ? end : std::max(end, bar.end);
@@ -235,11 +220,13 @@ double draw_legend(std::string& out, const std::vector<Timeline>& timelines, con
   return y + kLineHeight;
 }
 
+// Every rule names the class, since in a page a picture's style counts for the whole of it.
 constexpr const char* kStyle =
-    "<style>text{font:10px system-ui,sans-serif;text-anchor:middle}.title{font-size:14px;font-weight:600;"
-    "text-anchor:start}.note{font-size:11px;fill:#555;text-anchor:start}.name{font-size:11px;text-anchor:end}"
-    ".legend{font-size:11px;text-anchor:start}.tick{fill:#444}.idle{fill:#e3e3e8}.axis{stroke:#777;stroke-width:1}"
-    ".end{stroke:#222;stroke-width:1;stroke-dasharray:3 3}</style>\n"
+    "<style>.timeline text{font:10px system-ui,sans-serif;text-anchor:middle}.timeline .title{font-size:14px;"
+    "font-weight:600;text-anchor:start}.timeline .note{font-size:11px;fill:#555;text-anchor:start}.timeline "
+    ".name{font-size:11px;text-anchor:end}.timeline .legend{font-size:11px;text-anchor:start}.timeline "
+    ".tick{fill:#444}.timeline .paper{fill:#fff}.timeline .idle{fill:#e3e3e8}.timeline .axis{stroke:#777;"
+    "stroke-width:1}.timeline .end{stroke:#222;stroke-width:1;stroke-dasharray:3 3}</style>\n"
     "<defs><pattern id='hatch' width='5' height='5' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
     "<rect width='1.6' height='5' fill='#fff' fill-opacity='0.25'/></pattern></defs>\n";
 
@@ -255,10 +242,12 @@ std::string draw_svg(const std::vector<Timeline>& timelines) {
 
   const double width = kLeft + layout.width + kRight;
   std::string out;
-  print(out, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f'>\n", width,
-        height, width, height);
+  print(
+      out,
+      "<svg xmlns='http://www.w3.org/2000/svg' class='timeline' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f'>\n",
+      width, height, width, height);
   out += kStyle;
-  out += "<rect width='100%' height='100%' fill='#fff'/>\n";
+  out += "<rect class='paper' width='100%' height='100%'/>\n";
   return out + body + "</svg>\n";
 }
 

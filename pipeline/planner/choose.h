@@ -60,7 +60,10 @@ struct Choice {
 // A plan that exceeds the memory limit is returned with fits = false, for the caller to refuse.
 Choice choose(const ChoiceRequest& request);
 
-// The table of a cut: per rank its units, milliseconds, share of the work and bytes; then the gain over a uniform cut.
+// The table of a cut: per rank its units, milliseconds, share of the work and bytes.
 std::string partition_table(const Choice& choice, const CostModel& costs);
+
+// "; a uniform cut: 94.8 ms, which is 41.0% more", for the line that gives the makespan; empty if none was compared.
+std::string beside_uniform_cut(double makespan, std::optional<double> uniform_makespan);
 
 }  // namespace train_gpt

@@ -75,16 +75,16 @@ std::string partition_table(const Choice& choice, const CostModel& costs) {
                   format_bytes(rank.total_bytes()).c_str());
     table += text;
   }
-  if (choice.uniform_makespan) {
-    std::snprintf(text, sizeof text, "predicted %.1f ms; a uniform cut: %.1f ms, which is %.1f%% more",
-                  choice.predicted.makespan, *choice.uniform_makespan,
-                  100 * (*choice.uniform_makespan / choice.predicted.makespan - 1));
-    table += text;
-  } else {
-    std::snprintf(text, sizeof text, "predicted %.1f ms", choice.predicted.makespan);
-    table += text;
-  }
+  table.pop_back();
   return table;
+}
+
+std::string beside_uniform_cut(double makespan, std::optional<double> uniform_makespan) {
+  if (!uniform_makespan || makespan <= 0) return "";
+  char text[100];
+  std::snprintf(text, sizeof text, "; a uniform cut: %.1f ms, which is %.1f%% more", *uniform_makespan,
+                100 * (*uniform_makespan / makespan - 1));
+  return text;
 }
 
 }  // namespace train_gpt

@@ -7,8 +7,6 @@
 namespace train_gpt::search {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 // Slots from one stage to the next, on the four legs of a micro-batch's way (down the V with F, up with F, down with I,
 // up with I), and at the three turns between them. Two of the period's slots are left for W.
 struct Block {

@@ -8,8 +8,6 @@
 namespace train_gpt::search {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 constexpr double kSlack =
     1e-9;  // relative, in favour of feasibility: a bound may be too low by rounding, never too high
 
@@ -66,7 +64,7 @@ double next_end(const Pieces& pieces, double idle, double earliest, int* count) 
 class Bound {
  public:
   explicit Bound(const Problem& problem) : problem_(problem) {
-    const bool span = problem.objective == SearchObjective::span;
+    const bool span = problem.objective == Objective::span;
     for (int rank = 0; rank < problem.ranks; ++rank) {
       RankLimits limits;
       limits.busy = problem.busy(rank);
@@ -237,7 +235,7 @@ double joined_bound(const Problem& first, const Problem& second) {
   const std::vector<double> a = Bound(first).least_windows(), b = Bound(second).least_windows();
   double least = 0;
   for (std::size_t rank = 0; rank < a.size(); ++rank) {
-    const double start = first.objective == SearchObjective::makespan ? first.first_start[rank] : 0;
+    const double start = first.objective == Objective::makespan ? first.first_start[rank] : 0;
     least = std::max(least, start + a[rank] + b[rank]);
   }
   return least * (1 - kSlack);

@@ -8,8 +8,6 @@
 namespace train_gpt::search {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 // A stretch [first, first + 3v * micro_batches) of every rank's list.
 struct Period {
   int micro_batches = 0;

@@ -10,8 +10,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 // The roles that the three operations play, whichever way time runs: `up` travels from stage 0 to the last one, `down`
 // comes back, the filler talks to nobody. Forwards up, down, filler are F, I, W and W comes last; from the end they are
 // I, F, W and W comes first.
@@ -77,7 +75,7 @@ class ListScheduler {
 
   // From the end under the span objective, the ranks start one after the other as they begin forwards.
   double release(int rank) const {
-    if (!reversed_ || problem_.objective == SearchObjective::makespan) return 0;
+    if (!reversed_ || problem_.objective == Objective::makespan) return 0;
     return problem_.first_start.back() - problem_.first_start[index(rank)];
   }
 

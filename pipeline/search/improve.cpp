@@ -3,21 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/splitmix64.h"
+
 namespace train_gpt::search {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-// splitmix64: the same numbers with every standard library.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return scattered(state_ += kGoldenRatio); }
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(next() % n); }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 

@@ -79,7 +79,7 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
       for (const auto& list : schedule.lists) work.add(static_cast<std::int64_t>(list.size()));
       found.push_back({make_candidate(wanted.name, schedule, simulation, request), wanted, 0});
       found.back().candidate.group_size = wanted.group_size;
-      const bool makespan = request.objective == SearchObjective::makespan;
+      const bool makespan = request.objective == Objective::makespan;
       found.back().bound = makespan ? simulation.lower_bound : simulation.ideal;
     }
   }

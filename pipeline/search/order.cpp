@@ -5,11 +5,7 @@
 #include "pipeline/search/problem.h"
 
 namespace train_gpt::search {
-namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 Schedule to_schedule(const Problem& problem, const Order& order) {
   Schedule schedule;

@@ -27,9 +27,9 @@ std::int64_t actions_of(const Problem& problem) { return 3ll * problem.stages * 
 Score bounds_of(const Problem& problem) {
   Score bound;
   bound.objective = lower_bound(problem);
-  if (problem.objective == SearchObjective::makespan) return bound;
+  if (problem.objective == Objective::makespan) return bound;
   Problem other = problem;
-  other.objective = SearchObjective::makespan;
+  other.objective = Objective::makespan;
   bound.other = lower_bound(other);
   return bound;
 }

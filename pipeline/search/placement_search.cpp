@@ -298,7 +298,7 @@ const PlacementSearch::Built& PlacementSearch::sampled_within(int micro_batches,
 void PlacementSearch::try_parts(int micro_batches, std::size_t level, double target, Pool& pool) {
   const bool all = micro_batches <= kAllParts;
   const int half = micro_batches / 2;
-  const bool makespan = request_.objective == SearchObjective::makespan;
+  const bool makespan = request_.objective == Objective::makespan;
   const auto wins = [&](double bound) {
     return bound < std::min(target, pool.empty() ? kNoLimit : pool.best().score.objective) * kWins;
   };

@@ -7,11 +7,7 @@
 #include "pipeline/simulate/durations.h"
 
 namespace train_gpt::search {
-namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 double Problem::memory_change(Operation operation) const {
   if (operation == kForward) return 1.0 / chunks;
@@ -171,8 +167,8 @@ bool Evaluator::evaluate(const Order& order) {
     makespan = std::max(makespan, free_[index(rank)]);
     span = std::max(span, free_[index(rank)] - first_[index(rank)]);
   }
-  score_.objective = problem_.objective == SearchObjective::makespan ? makespan : span;
-  score_.other = problem_.objective == SearchObjective::makespan ? 0 : makespan;
+  score_.objective = problem_.objective == Objective::makespan ? makespan : span;
+  score_.other = problem_.objective == Objective::makespan ? 0 : makespan;
   return true;
 }
 

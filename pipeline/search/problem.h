@@ -21,13 +21,14 @@
 
 namespace train_gpt::search {
 
+inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
 enum Operation : std::uint8_t { kForward = 0, kInput = 1, kWeight = 2 };
 
 // One action of an order: 3 * chunk + operation. Chunk c of a rank is its c-th virtual stage, in model order. An F with
 // the mark kPaired runs as one with the I and W that follow it.
 using Letter = std::uint8_t;
 inline constexpr Letter kPaired = 0x80;
-inline constexpr int kMostChunks = 42;
 inline int chunk_of(Letter letter) { return (letter & ~kPaired) / 3; }
 inline Operation operation_of(Letter letter) { return static_cast<Operation>((letter & ~kPaired) % 3); }
 inline Letter make_letter(int chunk, Operation operation) { return static_cast<Letter>(3 * chunk + operation); }
@@ -53,7 +54,7 @@ struct Problem {
   std::vector<double> limit;        // [rank], in activations of one micro-batch through one rank's share
   std::vector<double> first_start;  // [rank]: when its first forward can start, whatever the order
   double weight_memory = 1;
-  SearchObjective objective = SearchObjective::makespan;
+  Objective objective = Objective::makespan;
 
   int stage(int rank, int chunk) const { return stage_of[static_cast<std::size_t>(rank * chunks + chunk)]; }
   double time(Operation operation, int of_stage) const {
@@ -97,7 +98,7 @@ class Evaluator {
   // What the objective counts for one rank: its last end, or its span.
   double finish(int rank) const {
     const std::size_t r = static_cast<std::size_t>(rank);
-    return problem_.objective == SearchObjective::makespan ? free_[r] : free_[r] - first_[r];
+    return problem_.objective == Objective::makespan ? free_[r] : free_[r] - first_[r];
   }
   double first_end() const { return *std::min_element(free_.begin(), free_.end()); }
   double peak(int rank) const { return peak_[static_cast<std::size_t>(rank)]; }

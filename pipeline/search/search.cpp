@@ -25,8 +25,8 @@ void check(const SearchRequest& request) {
   if (!(request.weight_memory >= 0 && request.weight_memory <= 1))
     refuse("weight-memory is " + std::to_string(request.weight_memory) + "; it must lie in 0 .. 1");
   for (const int chunks : request.loop_chunks)
-    if (chunks < 1 || chunks > kMostChunks)
-      refuse("chunks is " + std::to_string(chunks) + "; it must lie in 1 .. " + std::to_string(kMostChunks));
+    if (chunks < 1 || chunks > kMostSearchedChunks)
+      refuse("chunks is " + std::to_string(chunks) + "; it must lie in 1 .. " + std::to_string(kMostSearchedChunks));
   const std::size_t limits = request.memory_limit.size();
   if (limits > 1 && limits != static_cast<std::size_t>(request.ranks))
     refuse("memory-limit has " + std::to_string(limits) + " values; give one or " + std::to_string(request.ranks));
@@ -43,10 +43,10 @@ void check(const SearchRequest& request) {
 }
 
 // Objective, for the span the makespan, memory, messages.
-bool better(const SearchCandidate& a, const SearchCandidate& b, SearchObjective objective) {
+bool better(const SearchCandidate& a, const SearchCandidate& b, Objective objective) {
   const auto score = [&](const SearchCandidate& it) {
-    return objective == SearchObjective::makespan ? Score{it.makespan, 0, it.peak_live}
-                                                  : Score{it.span, it.makespan, it.peak_live};
+    return objective == Objective::makespan ? Score{it.makespan, 0, it.peak_live}
+                                            : Score{it.span, it.makespan, it.peak_live};
   };
   if (score(a).better_than(score(b))) return true;
   return !score(b).better_than(score(a)) && a.messages < b.messages;
@@ -64,7 +64,7 @@ std::string placement_name(const SearchCandidate& candidate) {
 
 std::string reason_of(const SearchRequest& request, const SearchCandidate& chosen, const SearchCandidate* best_named,
                       double bound) {
-  const bool makespan = request.objective == SearchObjective::makespan;
+  const bool makespan = request.objective == Objective::makespan;
   const auto measure = [&](const SearchCandidate& candidate) { return makespan ? candidate.makespan : candidate.span; };
   const auto bubble = [&](const SearchCandidate& candidate) {
     return makespan ? candidate.bubble : candidate.bubble_span;
@@ -128,7 +128,7 @@ class Search {
 
  private:
   double objective(const SearchCandidate& candidate) const {
-    return request_.objective == SearchObjective::makespan ? candidate.makespan : candidate.span;
+    return request_.objective == Objective::makespan ? candidate.makespan : candidate.span;
   }
 
   bool go_on() const {

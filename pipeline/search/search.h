@@ -21,7 +21,7 @@
 
 namespace train_gpt {
 
-enum class SearchObjective { makespan, span };
+inline constexpr int kMostSearchedChunks = 42;  // of a rank: a letter of an order is one byte
 
 struct SearchProgress {
   double best = 0;    // of the objective, in its unit of time; 0: nothing fits yet
@@ -36,7 +36,7 @@ struct SearchRequest {
   // Most live activations per rank, in the unit of Simulation::peak_live: none (no limit), one value or p values.
   std::vector<double> memory_limit = {};
   double weight_memory = 1;  // fraction of an activation that stays alive between I and W, 0 .. 1
-  SearchObjective objective = SearchObjective::makespan;
+  Objective objective = Objective::makespan;
   std::vector<int> loop_chunks = {1, 2, 3, 4};  // v of the loop placements to consider
   bool v_shape = true;                          // consider the V placement
   bool bidirectional = false;                   // consider DualPipe: two copies of the parameters

@@ -25,6 +25,9 @@ namespace train_gpt {
 
 struct Schedule;
 
+// What a schedule is judged by: the time from first to last action, or the longest time that any rank is in use.
+enum class Objective : std::uint8_t { makespan, span };
+
 // Milliseconds. `forward`, `input`, `weight` (F, I, W; B costs I + W) are those of one micro-batch through the share of
 // one rank and hold
 //   one value:   every rank; a virtual stage ("chunk") takes 1/v of it;

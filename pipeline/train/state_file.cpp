@@ -1,6 +1,7 @@
 #include "pipeline/train/state_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -161,6 +162,12 @@ std::vector<RankState> read_states(const std::string& directory) {
   }
   std::sort(states.begin(), states.end(), [](const RankState& a, const RankState& b) { return a.rank < b.rank; });
   return states;
+}
+
+bool is_gone(const RankState& state) {
+  if (state.finished || !state.failure.empty() || state.host != host_name()) return false;
+  if (monotonic_seconds() < state.beat) return true;  // the beat is of a time before the last start of this host
+  return kill(static_cast<pid_t>(state.process), 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace train_gpt

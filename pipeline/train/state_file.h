@@ -50,6 +50,9 @@ class StateFile {
 std::unique_ptr<RankState> read_state(const std::string& directory, int rank);
 std::vector<RankState> read_states(const std::string& directory);
 
+// True if the rank's process was on this host and is there no more, though it neither finished nor failed.
+bool is_gone(const RankState& state);
+
 // Of this host, on the clock of RankState::beat.
 double monotonic_seconds();
 std::string host_name();

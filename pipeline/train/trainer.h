@@ -18,6 +18,7 @@
 #include "pipeline/train/executor.h"
 #include "pipeline/train/groups.h"
 #include "pipeline/train/measurement.h"
+#include "pipeline/train/sampling.h"
 
 namespace train_gpt {
 
@@ -112,10 +113,9 @@ class Trainer {
   // all ranks, and of a row's tokens alone: it depends neither on the rows beside it nor on ranks and schedule.
   std::vector<double> row_losses(const Batch& batch);
   // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order, and may end it by returning false,
-  // on all ranks alike. Row 0 of micro-batch 0 holds
-  // the last T ids; temperature 0 takes the likeliest id. Depends on parameters, ids, temperature and seed alone.
-  // Collective.
-  void generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
+  // on all ranks alike. Row 0 of micro-batch 0 holds the last T ids. Depends on parameters, ids, sampling and seed
+  // alone. Collective.
+  void generate(std::vector<std::int32_t> ids, std::int64_t count, const Sampling& sampling, std::uint64_t seed,
                 const std::function<bool(std::int32_t)>& take);
   // The name of a parameter that holds a value that is not finite; empty: all are finite. Collective.
   std::string non_finite_parameter();

@@ -42,7 +42,7 @@ std::vector<double> Trainer::row_losses(const Batch& batch) {
   return rows;
 }
 
-void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double temperature, std::uint64_t seed,
+void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const Sampling& sampling, std::uint64_t seed,
                        const std::function<bool(std::int32_t)>& take) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const BatchShape& shape = plan_.request.batch;
@@ -59,7 +59,7 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, double
     if (draws_tokens()) {
       const std::vector<float> logits = next_logits();
       const bool finite = std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
-      drawn[0] = finite ? sample_token(logits, temperature, uniform_number(seed, k)) : kNone;
+      drawn[0] = finite ? sample_token(logits, sampling, uniform_number(seed, k)) : kNone;
     }
     groups_.world->merge_host(drawn);
     if (!std::isfinite(drawn[0])) require_finite_loss(drawn[0]);

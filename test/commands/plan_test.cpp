@@ -21,12 +21,17 @@ Json last_line(const std::string& output) {
   return Json::parse(last);
 }
 
+// All that --json prints.
+Json plan_of(const std::string& arguments) {
+  const ProgramRun run = run_program(0, "plan --json" + arguments);
+  EXPECT_EQ(run.status, 0) << run.output;
+  return Json::parse(run.output);
+}
+
 const std::string kSmall = " --layers 4 --heads 2 --hidden 32 --vocab 300 --seq-len 16 --micro-batch-size 1";
 
 TEST(PlanCommand, PredictsWhatTheTheorySaysForGivenCosts) {
-  const ProgramRun run = run_program(0, "plan --stages 4 --cost-forward 20 --cost-input 20 --cost-weight 20" + kSmall);
-  ASSERT_EQ(run.status, 0) << run.output;
-  const Json plan = last_line(run.output);
+  const Json plan = plan_of(" --stages 4 --cost-forward 20 --cost-input 20ms --cost-weight 0.02s" + kSmall);
   EXPECT_EQ(plan.at("event"), "plan");
   EXPECT_NEAR(plan.at("bubble_predicted").get<double>(), 3.0 / 11, 1e-12);
   EXPECT_NEAR(plan.at("step_ms_predicted").get<double>(), 660, 1e-9);
@@ -36,9 +41,10 @@ TEST(PlanCommand, PredictsWhatTheTheorySaysForGivenCosts) {
 TEST(PlanCommand, ShowsHowManyActivationsAScheduleKeeps) {
   for (const auto& [schedule, slots] :
        std::vector<std::pair<std::string, int>>{{"gpipe", 8}, {"1f1b", 4}, {"zb-h1", 4}, {"zb-h2", 7}}) {
-    const ProgramRun run = run_program(0, "plan --stages 4 --micro-batches 8 --schedule " + schedule + kSmall);
+    const std::string arguments = " --stages 4 --micro-batches 8 --schedule " + schedule + kSmall;
+    const ProgramRun run = run_program(0, "plan" + arguments);
     ASSERT_EQ(run.status, 0) << run.output;
-    EXPECT_EQ(last_line(run.output).at("ranks").at(0).at("live_micro_batches"), slots) << schedule;
+    EXPECT_EQ(plan_of(arguments).at("ranks").at(0).at("live_micro_batches"), slots) << schedule;
     const std::string row = "live micro-batches";
     std::istringstream cells(run.output.substr(run.output.find(row) + row.size()));
     int shown = 0;
@@ -51,7 +57,9 @@ TEST(PlanCommand, ShowsWhatACutByCostGains) {
   const ProgramRun run = run_program(0, "plan --stages 4 --model d12");
   ASSERT_EQ(run.status, 0) << run.output;
   EXPECT_NE(run.output.find("a uniform cut:"), std::string::npos) << run.output;
-  const Json plan = last_line(run.output);
+  EXPECT_EQ(run.output.find("tokens/s"), std::string::npos) << "nothing was measured: " << run.output;
+  EXPECT_EQ(run.output.find('{'), std::string::npos) << "JSON only with --json";
+  const Json plan = plan_of(" --stages 4 --model d12");
   EXPECT_LT(plan.at("step_ms_predicted").get<double>(), plan.at("step_ms_predicted_uniform").get<double>());
 }
 
@@ -70,18 +78,13 @@ TEST(PlanCommand, RefusesWhatDoesNotFitWithASuggestion) {
 }
 
 TEST(PlanCommand, RecomputesUnderAMemoryLimit) {
-  const std::string sizes =
-      "plan --stages 2 --layers 8 --heads 2 --hidden 64 --vocab 300 --seq-len 128 --schedule gpipe";
-  const ProgramRun free = run_program(0, sizes);
-  ASSERT_EQ(free.status, 0) << free.output;
-  const Json unlimited = last_line(free.output);
+  const std::string sizes = " --stages 2 --layers 8 --heads 2 --hidden 64 --vocab 300 --seq-len 128 --schedule gpipe";
+  const Json unlimited = plan_of(sizes);
   std::int64_t most = 0;
   for (const Json& rank : unlimited.at("ranks")) most = std::max(most, rank.at("bytes").get<std::int64_t>());
   const std::string limit = " --memory-limit " + std::to_string(most * 7 / 10);
-  EXPECT_EQ(run_program(0, sizes + limit).status, 2);
-  const ProgramRun run = run_program(0, sizes + limit + " --recompute auto");
-  ASSERT_EQ(run.status, 0) << run.output;
-  EXPECT_GT(last_line(run.output).at("recomputed_units").size(), 0U);
+  EXPECT_EQ(run_program(0, "plan" + sizes + limit).status, 2);
+  EXPECT_GT(plan_of(sizes + limit + " --recompute auto").at("recomputed_units").size(), 0U);
 }
 
 TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
@@ -89,9 +92,9 @@ TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
   const std::string profile = " --profile " + (folder / "profile.json");
   const ProgramRun measured = run_program(2, "profile --threads 1" + kSmall + profile);
   ASSERT_EQ(measured.status, 0) << measured.output;
-  const ProgramRun plan = run_program(0, "plan" + kSmall + profile);
-  ASSERT_EQ(plan.status, 0) << plan.output;
-  EXPECT_EQ(last_line(plan.output).at("stages"), 2);
+  EXPECT_EQ(plan_of(kSmall + profile).at("stages"), 2);
+  const ProgramRun shown = run_program(0, "plan" + kSmall + profile);
+  EXPECT_NE(shown.output.find("tokens/s"), std::string::npos) << shown.output;
   const ProgramRun other = run_program(0, "plan --hidden 64 --layers 4 --heads 2 --vocab 300 --seq-len 16" + profile);
   EXPECT_EQ(other.status, 2);
   EXPECT_NE(other.output.find("--hidden 32"), std::string::npos) << other.output;

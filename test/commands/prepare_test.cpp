@@ -41,7 +41,7 @@ TEST(PrepareCommand, CountsEmptyFiles) {
   write_bytes(folder / "b.txt", "");
   testing::internal::CaptureStdout();
   run_prepare(prepare_options(folder / "?.txt", folder / "tokens.bin"));
-  EXPECT_NE(testing::internal::GetCapturedStdout().find("1 empty files left out"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("1 empty file left out"), std::string::npos);
 }
 
 TEST(PrepareCommand, RefusesWhatItCannotDo) {

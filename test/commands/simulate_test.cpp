@@ -107,14 +107,14 @@ TEST_F(SimulateCommand, ANamedScheduleThatIsNotPossibleIsRefused) {
 }
 
 TEST_F(SimulateCommand, MemoryLimitLeavesOutWhatExceedsIt) {
-  const Printed printed = run("--stages 4 --micro-batches 8 --schedule all --memory-limit 4 --json");
+  const Printed printed = run("--stages 4 --micro-batches 8 --schedule all --activation-limit 4 --json");
   for (const auto& object : nlohmann::json::parse(printed.out)) {
     for (const double live : object["peak_live"]) EXPECT_LE(live, 4.0) << object["schedule"];
   }
-  EXPECT_NE(printed.notices.find("--memory-limit 4: gpipe (8), interleaved (5.5), breadth-first (8), zb-h2 (7)"),
+  EXPECT_NE(printed.notices.find("--activation-limit 4: gpipe (8), interleaved (5.5), breadth-first (8), zb-h2 (7)"),
             std::string::npos)
       << printed.notices;
-  EXPECT_NE(refusal("--stages 4 --micro-batches 8 --schedule 1f1b --memory-limit 3").find("1f1b (4)"),
+  EXPECT_NE(refusal("--stages 4 --micro-batches 8 --schedule 1f1b --activation-limit 3").find("1f1b (4)"),
             std::string::npos);
 }
 
@@ -192,7 +192,7 @@ TEST_F(SimulateCommand, CostsThatDoNotFitOneScheduleLeaveItOutOfAll) {
 
 TEST_F(SimulateCommand, AutoNeverLosesToANamedSchedule) {
   const std::string sizes =
-      "--stages 4 --micro-batches 8 --cost-forward 1.2 --cost-weight 0.7 --memory-limit 4 --json ";
+      "--stages 4 --micro-batches 8 --cost-forward 1.2 --cost-weight 0.7 --activation-limit 4 --json ";
   const nlohmann::json found = nlohmann::json::parse(run(sizes + "--schedule auto").out)[0];
   EXPECT_EQ(found["schedule"], "auto");
   EXPECT_LE(found["lower_bound"], found["makespan"]);

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "data/splitmix64.h"
 #include "kernels/device.h"
 #include "model/normal_numbers.h"
 #include "test/model/double_reference.h"

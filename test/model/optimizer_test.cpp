@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/splitmix64.h"
 #include "kernels/device.h"
 #include "model/normal_numbers.h"
 #include "test/model/plain_trainer.h"

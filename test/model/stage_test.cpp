@@ -9,8 +9,8 @@
 #include <cmath>
 #include <string>
 
+#include "data/splitmix64.h"
 #include "kernels/device.h"
-#include "model/normal_numbers.h"
 #include "model/unit_head.h"
 #include "test/model/stage_chain.h"
 

@@ -127,6 +127,10 @@ TEST(Options, OneNameMeansWhatTheCommandMeans) {
   EXPECT_EQ(prepare.run.output, "");
   EXPECT_EQ(parse("--output here").run.output, "here");
   EXPECT_EQ(parse("simulate --stages 4 --memory-limit 2.5").simulate.memory_limit, std::vector<double>{2.5});
+  EXPECT_EQ(parse("simulate --stages 4 --activation-limit 2.5").simulate.memory_limit, std::vector<double>{2.5});
+  EXPECT_REFUSED(parse("simulate --stages 4 --memory-limit 80GB"), "size in bytes", "activations", "plan");
+  EXPECT_REFUSED(parse("--warmup-steps 100 --steps 2"), "--warmup-steps 100 is more than --steps 2");
+  EXPECT_REFUSED(parse("--quiet --log-every 3"), "--quiet and --log-every contradict");
   EXPECT_EQ(parse("--memory-limit 80GB").pipeline.memory_limit, 80000000000);
   EXPECT_EQ(parse("simulate --stages 4 --svg a.svg").simulate.svg, "a.svg");
   EXPECT_EQ(parse("--svg a.svg").run.svg, "a.svg");
@@ -288,7 +292,7 @@ TEST(OptionsRefused, NumbersThatAreNoneOrOutOfRange) {
   EXPECT_REFUSED(parse("simulate --stages 4 --cost-forward 1,1e308,1,1"), "--cost-forward", "'1e308'");
   EXPECT_REFUSED(parse("simulate --stages 4 --cost-comm 1e300"), "--cost-comm", "0 to 1e+12");
   EXPECT_REFUSED(parse("simulate --stages 4 --cost-bandwidth 0"), "--cost-bandwidth", "1e-09 to 1e+12");
-  EXPECT_REFUSED(parse("simulate --stages 4 --schedule auto --memory-limit 1e300"), "--memory-limit", "1000000");
+  EXPECT_REFUSED(parse("simulate --stages 4 --schedule auto --memory-limit 1e300"), "--activation-limit", "1000000");
   EXPECT_REFUSED(parse("--partition 5,4,0"), "--partition: '0' is out of range; give 1 or more");
   EXPECT_REFUSED(parse("--partition 5,,4"), "--partition: '5,,4' has an empty place");
   EXPECT_REFUSED(parse("--partition even"), "--partition: 'even'", "measured, uniform", "5,4,4,5");

@@ -1,10 +1,12 @@
 // What a run leaves behind: trace, picture, report and the log's account of where the time went.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "test/commands/program.h"
+#include "test/commands/well_formed.h"
 #include "test/golden_formula.h"
 
 namespace train_gpt::test {
@@ -54,17 +56,18 @@ TEST_F(ReportedRun, TraceAndPictureAndReportAreWrittenAndWhole) {
 
   const std::string html = read_file(folder_ / "out/report.html");
   for (const char* part :
-       {"<h2>Loss</h2>", "validation loss", "<h2>Bubble of every step</h2>", "<h2>Timeline of step ", "measured, step",
-        "predicted: zb-h1", "<h2>Idle time explained</h2>", "exposed communication", "<h2>Memory per rank</h2>",
-        "first moment", "<h2>Partition</h2>", "embedding", "head"}) {
+       {"<b>Loss</b>", "validation loss", "<b>Learning rate</b>", "<b>Gradient norm</b>", "<b>Throughput</b>",
+        "<b>Bubble of every step</b>", "<h2>Timeline of step ", "measured, step", "predicted: zb-h1",
+        "<h2>Idle time explained</h2>", "exposed communication", "<h2>Memory per rank</h2>", "first moment",
+        "<h2>Partition</h2>", "embedding", "head"}) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(count(html, "<svg "), count(html, "</svg>"));
-  EXPECT_EQ(count(html, "<svg "), 5);
-  EXPECT_EQ(count(html, "<table>"), count(html, "</table>"));
+  EXPECT_EQ(count(html, "<svg "), 8) << "five curves, the timeline, idle time, memory";
+  EXPECT_EQ(flaw_in_markup(html), "");
   EXPECT_EQ(html.find("<script"), std::string::npos);
   EXPECT_EQ(html.find("nan"), std::string::npos);
-  EXPECT_EQ(count(html, "http"), count(html, "xmlns='http://www.w3.org/2000/svg'")) << "it must open without a network";
+  EXPECT_EQ(count(html, "http://"), count(html, "xmlns='http://www.w3.org/")) << "it must open without a network";
 }
 
 TEST_F(ReportedRun, TheLogAccountsForAllIdleTime) {
@@ -107,10 +110,41 @@ TEST_F(ReportedRun, TheTimedDeviceHasTimesButNoLosses) {
                                          (folder_ / "out"));
   ASSERT_EQ(run.status, 0) << run.output;
   const std::string html = read_file(folder_ / "out/report.html");
-  EXPECT_EQ(html.find("<h2>Loss</h2>"), std::string::npos);
-  EXPECT_NE(html.find("<h2>Bubble of every step</h2>"), std::string::npos);
+  EXPECT_EQ(html.find("<b>Loss</b>"), std::string::npos);
+  EXPECT_NE(html.find("<b>Bubble of every step</b>"), std::string::npos);
   EXPECT_EQ(html.find(">R on rank"), std::string::npos) << "nothing is reduced";
   EXPECT_NE(html.find(">2F3 on rank 2: "), std::string::npos);
+}
+
+TEST_F(ReportedRun, IsDrawnFromTheLogOfARunThatWasKilled) {
+  const ProgramRun run = run_program(2, arguments() + " --steps 3");
+  ASSERT_EQ(run.status, 0) << run.output;
+  const std::string whole = read_file(folder_ / "out/report.html");
+  ASSERT_EQ(run_program(0, "report " + (folder_ / "out")).status, 0);
+  EXPECT_EQ(read_file(folder_ / "out/report.html"), whole) << "the log alone makes the same page";
+
+  const std::string text = log();
+  const std::string killed = text.substr(0, text.find("{\"event\":\"measurement\"") + 30);
+  write_file(folder_ / "out/log.jsonl", killed.data(), killed.size());
+  std::filesystem::remove(folder_ / "out/report.html");
+  const ProgramRun again = run_program(0, "report " + (folder_ / "out"));
+  ASSERT_EQ(again.status, 0) << again.output;
+  const std::string html = read_file(folder_ / "out/report.html");
+  EXPECT_EQ(flaw_in_markup(html), "");
+  for (const char* part : {"ended without a word", "3 steps of 3", "<b>Loss</b>", "<h2>Memory per rank</h2>"}) {
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(html.find("<h2>Timeline"), std::string::npos);
+  EXPECT_EQ(run_program(0, "report " + (folder_ / "none")).status, 2);
+}
+
+TEST_F(ReportedRun, OneStepIsAPointInEveryCurve) {
+  const ProgramRun run = run_program(1, arguments() + " --steps 1");
+  ASSERT_EQ(run.status, 0) << run.output;
+  const std::string html = read_file(folder_ / "out/report.html");
+  EXPECT_EQ(count(html, "<figure>"), 5);
+  EXPECT_EQ(count(html, "<circle "), 5 + 2 + 1) << "a point each, two of validation, one more of the prediction";
+  EXPECT_EQ(html.find("points=''/>\n</svg>"), std::string::npos);
 }
 
 TEST_F(ReportedRun, AFileThatCannotBeWrittenIsRefusedBeforeTheWork) {

@@ -107,7 +107,7 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
     }
   };
   run.after_training = [what, threads, replicas = run.replicas](Trainer& trainer) {
-    trainer.generate({1, 2, 3}, 1, 0, 1, [](std::int32_t) { return true; });
+    trainer.generate({1, 2, 3}, 1, {.temperature = 0}, 1, [](std::int32_t) { return true; });
     const RankPlan& plan = trainer.memory().plan();
     EXPECT_EQ(device->allocated(), plan.total_bytes()) << what << ": allocated during a step";
     ASSERT_EQ(device->blocks().size(), plan.memory.size()) << what;

@@ -23,7 +23,7 @@ SimulateOptions options_of(const SearchRequest& request) {
 }
 
 double measure(const SearchRequest& request, const Simulation& simulation) {
-  return request.objective == SearchObjective::makespan ? simulation.makespan : simulation.span;
+  return request.objective == Objective::makespan ? simulation.makespan : simulation.span;
 }
 
 // Complete lists, backwards of a stage in micro-batch order, memory within the limit, bound not above the result.
@@ -61,7 +61,7 @@ void expect_sound(const SearchRequest& request, const SearchResult& result) {
   EXPECT_LE(result.lower_bound, measure(request, simulation) * (1 + kRounding));
   for (const SearchCandidate& candidate : result.candidates) {
     if (!candidate.fits) continue;
-    const double rival = request.objective == SearchObjective::makespan ? candidate.makespan : candidate.span;
+    const double rival = request.objective == Objective::makespan ? candidate.makespan : candidate.span;
     EXPECT_LE(measure(request, simulation), rival * (1 + kRounding)) << "loses to " << candidate.name;
   }
   EXPECT_EQ(result.name.rfind("auto: ", 0), 0u);
@@ -101,7 +101,7 @@ const PublishedRow kPublished[] = {
     {"28.3B", 32, 96, 10.419, 10.207, 7.715, 0.408, 1, 0.0616, 0.1098},
 };
 
-SearchRequest request_of(const PublishedRow& row, SearchObjective objective) {
+SearchRequest request_of(const PublishedRow& row, Objective objective) {
   SearchRequest request = one_stage_per_rank(row.p, row.m);
   request.costs.forward = {row.forward};
   request.costs.input = {row.input};
@@ -118,7 +118,7 @@ constexpr double kFourDecimals = 0.00005;  // half of the last printed one
 TEST(Search, ReachesThePublishedSpanBubblesWithOneStagePerRank) {
   for (const PublishedRow& row : kPublished) {
     SCOPED_TRACE(std::string(row.model) + " m=" + std::to_string(row.m));
-    const SearchRequest request = request_of(row, SearchObjective::span);
+    const SearchRequest request = request_of(row, Objective::span);
     const SearchResult result = search_schedule(request);
     expect_sound(request, result);
     EXPECT_LE(result.simulation.bubble_span, row.span_bubble + kFourDecimals);
@@ -131,7 +131,7 @@ TEST(Search, ReachesThePublishedMakespanBubblesWithOneStagePerRank) {
   for (const PublishedRow& row : kPublished) {
     if (row.makespan_bubble == 0) continue;
     SCOPED_TRACE(std::string(row.model) + " m=" + std::to_string(row.m));
-    const SearchRequest request = request_of(row, SearchObjective::makespan);
+    const SearchRequest request = request_of(row, Objective::makespan);
     const SearchResult result = search_schedule(request);
     expect_sound(request, result);
     EXPECT_LE(result.simulation.bubble, row.makespan_bubble + kFourDecimals);
@@ -142,7 +142,7 @@ TEST(Search, ReachesThePublishedMakespanBubblesWithOneStagePerRank) {
 TEST(Search, MoreStagesPerRankBeatThePublishedRates) {
   for (const PublishedRow& row : {kPublished[1], kPublished[5], kPublished[8]}) {
     SCOPED_TRACE(std::string(row.model) + " m=" + std::to_string(row.m));
-    SearchRequest request = request_of(row, SearchObjective::span);
+    SearchRequest request = request_of(row, Objective::span);
     request.loop_chunks = {1, 2};
     request.v_shape = true;
     const SearchResult result = search_schedule(request);
@@ -180,12 +180,12 @@ TEST(Search, IsNoWorseThanTheAuthorsSearchesInMakespanSpanAndPeak) {
     SearchRequest request = one_stage_per_rank(published.p, published.m);
     if (published.family == std::string("zb_zbv_auto")) request.loop_chunks = {}, request.v_shape = true;
     request.memory_limit = published.peak;
-    request.objective = SearchObjective::span;
+    request.objective = Objective::span;
     const SearchResult result = search_schedule(request);
     expect_sound(request, result);
     EXPECT_LE(result.simulation.span, published.span + kRounding);
     EXPECT_LE(result.simulation.makespan, published.makespan + kRounding);  // the same list is no worse in both
-    request.objective = SearchObjective::makespan;
+    request.objective = Objective::makespan;
     EXPECT_LE(search_schedule(request).simulation.makespan, published.makespan + kRounding);
   }
 }
@@ -274,7 +274,7 @@ TEST(Search, FindsTheOptimumOfSmallProblems) {
     request.costs.latency = {numbers.below(2) ? numbers.between(0, 1.5) : 0};
     request.weight_memory = numbers.between(0, 1);
     if (numbers.below(3)) request.memory_limit = {numbers.between(1, size[1])};
-    request.objective = numbers.below(2) ? SearchObjective::span : SearchObjective::makespan;
+    request.objective = numbers.below(2) ? Objective::span : Objective::makespan;
     const double best = EveryOrder(request).best();
     const SearchResult result = search_schedule(request);
     expect_sound(request, result);
@@ -300,7 +300,7 @@ TEST(Search, NeverLosesToANamedScheduleInTheSameMemory) {
     request.weight_memory = numbers.between(0, 1);
     request.memory_limit = {numbers.between(1, 2.0 * request.ranks)};
     if (numbers.below(4) == 0) request.memory_limit.clear();
-    request.objective = numbers.below(2) ? SearchObjective::span : SearchObjective::makespan;
+    request.objective = numbers.below(2) ? Objective::span : Objective::makespan;
     request.bidirectional = numbers.below(2) == 1;
     SCOPED_TRACE("p=" + std::to_string(request.ranks) + " m=" + std::to_string(request.micro_batches));
     const SearchResult result = search_schedule(request);
@@ -368,7 +368,7 @@ TEST(Search, CostsPerVirtualStageFixTheNumberOfStages) {
 }
 
 TEST(Search, TheSameRequestGivesTheSameAnswer) {
-  const SearchRequest request = request_of(kPublished[0], SearchObjective::span);
+  const SearchRequest request = request_of(kPublished[0], Objective::span);
   const SearchResult first = search_schedule(request), second = search_schedule(request);
   EXPECT_EQ(first.schedule.lists, second.schedule.lists);
   EXPECT_EQ(first.reason, second.reason);

@@ -158,7 +158,7 @@ TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
     std::mutex mutex;
     run.after_training = [&](Trainer& trainer) {
       std::vector<std::int32_t> mine;
-      trainer.generate({5, 7, 11}, 6, 0.8, 3, [&](std::int32_t id) {
+      trainer.generate({5, 7, 11}, 6, {.temperature = 0.8}, 3, [&](std::int32_t id) {
         mine.push_back(id);
         return true;
       });
