@@ -151,7 +151,7 @@ check: test check-emulator mutants
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
 	  'scripts/check_docs.py ./train_gpt' \
-	  'scripts/check_huggingface.sh ./train_gpt' \
+	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  $(if $(CUDA_NVCC),'test/scripts/find_cuda_test.sh $(BUILD)/cuda.mk')
 

@@ -63,6 +63,8 @@ void iterate(Device& device, const Scratch& scratch, std::int64_t rows, std::int
 
 }  // namespace
 
+const char* to_string(MuonScale scale) { return scale == MuonScale::rms ? "rms" : "spectral"; }
+
 float muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns) {
   const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
   return static_cast<float>(scale == MuonScale::rms ? 0.2 * std::sqrt(std::max(r, c))

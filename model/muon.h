@@ -25,6 +25,8 @@ enum class MuonScale : std::uint8_t {
   spectral  // sqrt(max(1, rows / columns)): a largest singular value to match, learning rates about .02
 };
 
+const char* to_string(MuonScale scale);
+
 struct MuonConstants {
   float momentum = 0.95F;
   float weight_decay = 0;

@@ -79,6 +79,8 @@ std::vector<TensorInfo> model_tensors(const ModelConfig& config) {
   return tensors;
 }
 
+const char* to_string(OptimizerKind optimizer) { return optimizer == OptimizerKind::muon ? "muon" : "adamw"; }
+
 Matrices optimizer_matrices(const ModelConfig& config, const TensorInfo& tensor, OptimizerKind optimizer) {
   const auto kind = std::ranges::find_if(kLayerKinds, [&](const KindTraits& one) { return one.kind == tensor.kind; });
   if (optimizer != OptimizerKind::muon || kind == kLayerKinds.end() || kind->rows_in_hidden == 0) return {};

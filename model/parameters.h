@@ -52,6 +52,7 @@ struct TensorInfo {
 
 // What updates the layers' matrices; all other tensors are AdamW's.
 enum class OptimizerKind : std::uint8_t { adamw, muon };
+const char* to_string(OptimizerKind optimizer);
 
 // Matrices of one shape that lie one after the other in a tensor.
 struct Matrices {

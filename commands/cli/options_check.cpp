@@ -129,6 +129,9 @@ void check_training(const Options& options, const Given& given) {
   if (given.contains("min-lr-fraction") && options.optimizer.lr_schedule == LearningRateShape::constant) {
     refuse("--min-lr-fraction has no meaning with --lr-schedule constant; leave out one");
   }
+  if (given.contains("muon-scale") && options.optimizer.optimizer != OptimizerKind::muon) {
+    refuse("--muon-scale has no meaning without --optimizer muon");
+  }
 }
 
 std::string fixed_chunks(const std::string& name) {

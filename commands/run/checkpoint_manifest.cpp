@@ -83,14 +83,13 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
                        {"beta2", exact(optimizer.beta2)},
                        {"eps", exact(optimizer.eps)},
                        {"grad-clip", exact(optimizer.grad_clip)},
-                       {"optimizer", optimizer.optimizer == OptimizerKind::muon ? "muon" : "adamw"},
+                       {"optimizer", to_string(optimizer.optimizer)},
                        {"steps", std::to_string(options.run.steps)},
                        // With rows per step and groups it settles the order of all sums.
                        {"micro-batch-size", std::to_string(batch.rows)},
                        // d replicas are d groups of the sum
                        {"groups of micro-batches", std::to_string(batch.groups * batch.replicas)}};
-  if (optimizer.optimizer == OptimizerKind::muon)
-    manifest.training["muon-scale"] = optimizer.muon_scale == MuonScale::rms ? "rms" : "spectral";
+  if (optimizer.optimizer == OptimizerKind::muon) manifest.training["muon-scale"] = to_string(optimizer.muon_scale);
   return manifest;
 }
 

@@ -35,7 +35,7 @@ struct Batch {
 struct OptimizerSettings {
   LearningRate learning_rate;
   AdamWConstants adamw;
-  MuonConstants muon;  // where PlanRequest::optimizer says so
+  MuonConstants muon = {};  // where PlanRequest::optimizer says so
   double grad_clip = 1.0;
 };
 

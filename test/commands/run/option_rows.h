@@ -52,6 +52,8 @@ inline const std::vector<OptionRow>& option_rows() {
       {"global-batch-size", {{"global-batch-size", "16"}}, model, Base::one_rank, {}, {"micro-batches"}},
       {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
       {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan"}},
+      {"optimizer", {{"optimizer", "muon"}}, {"parameters", "plan", "start"}},
+      {"muon-scale", {{"muon-scale", "spectral"}}, {"parameters", "start"}, Base::one_rank, {{"optimizer", "muon"}}},
       {"learning-rate", {{"learning-rate", "2e-2"}}, {"parameters", "learning rates", "start"}},
       {"lr-schedule", {{"lr-schedule", "linear"}}, {"parameters", "learning rates", "start"}},
       {"warmup-steps", {{"warmup-steps", "2"}}, {"parameters", "learning rates", "start"}},

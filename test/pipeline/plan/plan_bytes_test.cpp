@@ -177,6 +177,7 @@ TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
         run.recompute.assign(units + 1, true);
       });
       expect_exact("optimistic", [](TrainingRun& run) { run.optimistic = true; });
+      expect_exact("muon", [](TrainingRun& run) { run.optimizer = OptimizerKind::muon; });
       expect_exact("two groups", [](TrainingRun& run) { run.groups = 2; });
       expect_exact("two replicas", [](TrainingRun& run) { run.replicas = 2; });
     }
