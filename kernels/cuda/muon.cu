@@ -25,7 +25,7 @@ __device__ __forceinline__ float followed(float average, float gradient, float m
 }
 
 // Element by element, since a matrix may begin anywhere.
-__global__ void __launch_bounds__(kThreads) squared_sums_kernel(double* sums, AveragedGradient from, std::int64_t n) {
+__global__ void __launch_bounds__(kThreads) muon_sums_kernel(double* sums, AveragedGradient from, std::int64_t n) {
   __shared__ double partial[kWarp];
   const std::int64_t begin = blockIdx.x * kAtomElements;
   const std::int64_t end = n - begin < kAtomElements ? n : begin + kAtomElements;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads) squared_sums_kernel(double* sums, Av
 // Each block adds the sums of all atoms, a few hundred at most, by itself.
 template <typename Float>
 __global__ void __launch_bounds__(kThreads)
-    direction_kernel(Float* out, AveragedGradient from, const double* sums, std::int64_t n) {
+    muon_direction_kernel(Float* out, AveragedGradient from, const double* sums, std::int64_t n) {
   __shared__ double partial[kWarp];
   double total = 0;
   for (std::int64_t a = threadIdx.x; a * kAtomElements < n; a += kThreads) total += sums[a];
@@ -129,14 +129,14 @@ bool in_packs(std::initializer_list<const float*> pointers) {
 
 template <typename Float>
 void CudaDevice<Float>::muon_squared_sums(double* sums, const AveragedGradient& from, std::int64_t n) {
-  squared_sums_kernel<<<blocks_for(n, kAtomElements), kThreads, 0, stream_>>>(sums, from, n);
+  muon_sums_kernel<<<blocks_for(n, kAtomElements), kThreads, 0, stream_>>>(sums, from, n);
   CUDA_CHECK(cudaGetLastError());
   progress();
 }
 
 template <typename Float>
 void CudaDevice<Float>::muon_direction(void* out, const AveragedGradient& from, const double* sums, std::int64_t n) {
-  direction_kernel<Float><<<blocks_for(n, kThreads), kThreads, 0, stream_>>>(low(out), from, sums, n);
+  muon_direction_kernel<Float><<<blocks_for(n, kThreads), kThreads, 0, stream_>>>(low(out), from, sums, n);
   CUDA_CHECK(cudaGetLastError());
   progress();
 }
