@@ -8,6 +8,7 @@
 #include "pipeline/draw/table.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/search/search.h"
 #include "pipeline/simulate/validate.h"
 
@@ -22,7 +23,8 @@ SimulateOptions simulate_options(const Options& options, Detail detail) {
 }
 
 SimulatedSchedule simulate_file(const Options& options, Detail detail) {
-  SimulatedSchedule result{options.pipeline.schedule_file, read_schedule_csv(options.pipeline.schedule_file), {}, {}};
+  SimulatedSchedule result{
+      options.pipeline.schedule_file, read_schedule_csv(options.pipeline.schedule_file), {}, {}, {}};
   const Schedule& schedule = result.schedule;
   const auto check = [&](const char* option, bool given, int wanted, int found, const char* what) {
     if (!given || wanted == found) return;
@@ -38,13 +40,38 @@ SimulatedSchedule simulate_file(const Options& options, Detail detail) {
   return result;
 }
 
+// Between fill and drain, of a schedule that never flushes.
+constexpr int kSimulatedSteps = 12;
+
+SimulatedSchedule simulate_flushless(const Options& options, const std::string& name, Detail detail) {
+  const FlushlessRequest request{.name = name,
+                                 .ranks = options.costs.stages,
+                                 .micro_batches = options.batch.micro_batches,
+                                 .warmup_factor = options.pipeline.warmup_factor,
+                                 .steps = kSimulatedSteps};
+  SimulatedSchedule result{name, make_schedule(request), {}, {}, {}};
+  validate(result.schedule, costs_of(options));
+  SimulateOptions wanted = simulate_options(options, detail);
+  wanted.intervals = true;
+  result.simulation = simulate(result.schedule, costs_of(options), wanted);
+  result.steady = steady_state(result.schedule, result.simulation);
+  result.remarks = {name + ": " + std::to_string(request.steps) +
+                    " steps from fill to drain; a step in their middle takes " + with_digits(result.steady->period, 6) +
+                    " ms, its bubble is " + with_digits(100 * result.steady->bubble, 3) +
+                    "%; between the last gradient of a step and the first forward that "
+                    "needs its update rank 0 runs " +
+                    std::to_string(update_slack(result.schedule)) + " forwards and backwards"};
+  if (detail != Detail::intervals) result.simulation.intervals = {};
+  return result;
+}
+
 SimulatedSchedule simulate_named(const Options& options, const std::string& name, Detail detail) {
   const ScheduleRequest request{.name = name,
                                 .ranks = options.costs.stages,
                                 .micro_batches = options.batch.micro_batches,
                                 .chunks = options.pipeline.chunks_for(name),
                                 .group_size = options.pipeline.group_size_for(name)};
-  SimulatedSchedule result{name, make_schedule(request), {}, {}};
+  SimulatedSchedule result{name, make_schedule(request), {}, {}, {}};
   result.simulation = simulate(result.schedule, costs_of(options), simulate_options(options, detail));
   return result;
 }
@@ -66,7 +93,7 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   request.bidirectional = true;
   SearchResult found = search_schedule(request);
 
-  SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}};
+  SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}, {}};
   result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
   // The bound of the search is one for every order and placement that was allowed, not just for these lists.
   result.simulation.lower_bound = found.lower_bound;
@@ -120,7 +147,9 @@ SimulatedSchedules simulate_all(const Options& options, Detail detail) {
   }
   for (const std::string& name : options.pipeline.schedules) {
     try {
-      keep(name == "auto" ? simulate_auto(options, detail) : simulate_named(options, name, detail));
+      keep(name == "auto"       ? simulate_auto(options, detail)
+           : is_flushless(name) ? simulate_flushless(options, name, detail)
+                                : simulate_named(options, name, detail));
     } catch (const std::invalid_argument& refusal) {
       if (!options.pipeline.all_schedules) throw;
       result.impossible.push_back(name + ": " + refusal.what());

@@ -8,6 +8,7 @@
 #include "commands/cli/options.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 
@@ -15,7 +16,8 @@ struct SimulatedSchedule {
   std::string name;  // as it was asked for: a name, auto, or the file
   Schedule schedule;
   Simulation simulation;
-  std::vector<std::string> remarks;  // what `auto` chose and why; notices of the validator
+  std::optional<SteadyState> steady;  // of a schedule that never flushes: the simulation is of several steps
+  std::vector<std::string> remarks;   // what `auto` chose and why; notices of the validator
 };
 
 struct SimulatedSchedules {

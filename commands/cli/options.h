@@ -146,6 +146,7 @@ struct PipelineOptions {
   bool all_schedules = false;                     // simulate: "all" was asked for, so what is not legal is left out
   int chunks = 0;                                 // v; 0: the schedule's default. See chunks_for
   int group_size = 0;                             // g; 0: the smallest legal one. See group_size_for
+  int warmup_factor = 1;                          // w, of schedules without a flush
   std::string schedule_file;                      // CSV; replaces `schedules`
   PartitionOption partition;
   std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now

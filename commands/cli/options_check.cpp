@@ -8,6 +8,7 @@
 #include "commands/cli/options_value.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/search/search.h"
 
 namespace train_gpt {
@@ -135,7 +136,7 @@ void check_training(const Options& options, const Given& given) {
 }
 
 std::string fixed_chunks(const std::string& name) {
-  return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";
+  return "--schedule " + name + " has " + std::to_string(is_flushless(name) ? 1 : default_chunks(name)) + " per rank";
 }
 
 // Several schedules (simulate): an option has to mean something to one of them.
@@ -161,6 +162,10 @@ void check_schedule(const Options& options, const Given& given) {
   if (given.contains("search-seconds") && !automatic) refuse("--search-seconds has no meaning without --schedule auto");
   if (!automatic && pipeline.chunks != 0 && std::none_of(names.begin(), names.end(), takes_these_chunks)) {
     refuse("--chunks " + std::to_string(pipeline.chunks) + " is not possible: " + fixed_chunks(names.front()));
+  }
+  if (given.contains("warmup-factor") && std::none_of(names.begin(), names.end(), is_flushless)) {
+    refuse("--warmup-factor has no meaning for --schedule " + names.front() + "; " + either(flushless_names()) +
+           " takes it");
   }
   const auto takes_group = [&](const std::string& name) { return pipeline.group_size_for(name) != 0; };
   if (pipeline.group_size != 0 && std::none_of(names.begin(), names.end(), takes_group)) {

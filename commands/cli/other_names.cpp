@@ -155,6 +155,7 @@ std::string canonical_schedule(const std::string& name) {
   for (const std::string& known : schedule_names()) {
     if (squeezed(known) == squeezed_name) return known;
   }
+  if (squeezed_name == "pipedream2bw") return "2bw";
   return squeezed_name == "auto" || squeezed_name == "all" ? squeezed_name : name;
 }
 
