@@ -59,7 +59,8 @@ int run_convert(const Options& options) {
       write_text_file((folder / "tokenizer.json").string(), tokenizer->vocabulary().json);
     }
   } else {
-    HuggingFaceSettings settings{.as_bf16 = precision == Precision::bf16, .shard_bytes = options.convert.shard_bytes, .end_of_text = {}};
+    HuggingFaceSettings settings{
+        .as_bf16 = precision == Precision::bf16, .shard_bytes = options.convert.shard_bytes, .end_of_text = {}};
     if (tokenizer) settings.end_of_text = tokenizer->end_of_text();
     write_huggingface(output, model.config(), settings,
                       [&](float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) {

@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "commands/commands.h"
+#include "commands/run/setup.h"
 #include "commands/run/training_run.h"
 #include "pipeline/train/signals.h"
 
@@ -20,6 +21,7 @@ int run_evaluate(const Options& options) {
     } else {
       placed.run.output = folder.emplace(session, options).path();
     }
+    placed.model.init_file = agreed_init_file(session, options);
     RunInputs inputs = open_inputs(session, placed, folder ? &*folder : nullptr);
     const RunPlan plan = plan_run(session, placed, inputs);
     TrainingRun run(session, placed, inputs, plan, begun);

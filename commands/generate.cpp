@@ -27,6 +27,7 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
   PlanRequest request = plan_request(one, model, schedule, device);
   request.partition = uniform_partition(model, p);
   request.training = false;
+  request.caches = device.rows_stand_alone();
   return make_plan(request);
 }
 
@@ -86,16 +87,11 @@ void go_on_from_lines(Trainer& trainer, Session& session, const Options& options
 int run_generate(const Options& options) {
   Session session(options);
   try {
-    std::string init;
+    const std::string init = agreed_init_file(session, options);
     ModelConfig model;
     std::optional<Tokenizer> tokenizer;
     Plan plan;
     session.together([&] {
-      if (options.model.init_file.empty()) {
-        throw std::invalid_argument(
-            "generate needs a model: --init FILE, such as model.bin of a run, or the folder of a run or checkpoint");
-      }
-      init = init_model_file(options);
       model = ModelFile(init).config();
       const std::string& named = options.generate.tokenizer;
       tokenizer = named.empty() ? tokenizer_of_model(init, model) : tokenizer_named(named);
@@ -110,6 +106,10 @@ int run_generate(const Options& options) {
     });
     require_finite(session, *trainer, options.model.init_file);
     trainer->open();
+    if (!plan.request.caches && session.is_first()) {
+      std::fprintf(stderr,
+                   "note: the cuda device keeps no keys and values: every token computes the whole text anew\n");
+    }
     const Output output(session);
     const Tokenizer* known = tokenizer ? &*tokenizer : nullptr;
     if (options.generate.interactive) {

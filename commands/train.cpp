@@ -1,4 +1,5 @@
 #include "commands/commands.h"
+#include "commands/run/setup.h"
 #include "commands/run/training_run.h"
 #include "pipeline/train/signals.h"
 
@@ -12,6 +13,7 @@ int run_train(const Options& options) {
     RunFolder folder(session, options);
     Options placed = options;
     placed.run.output = folder.path();
+    placed.model.init_file = agreed_init_file(session, options);
     RunInputs inputs = open_inputs(session, placed, &folder);
     const RunPlan plan = plan_run(session, placed, inputs);
     TrainingRun run(session, placed, inputs, plan, begun);

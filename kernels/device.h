@@ -95,6 +95,9 @@ class Device {
   // True where an operation sets something up when it first runs (code, plans of products), while others wait.
   virtual bool sets_up_on_first_use() const { return false; }
   virtual Precision precision() const = 0;
+  // True where a row of a forward operation has the same bits whatever rows are beside it: generation may then keep the
+  // keys and values of a text and compute its new positions alone.
+  virtual bool rows_stand_alone() const { return false; }
 
   // ---- memory ---------------------------------------------------------------------------------------------------
   // 256-byte aligned, contents undefined. Throws std::runtime_error naming the bytes when there is not enough.
@@ -187,6 +190,10 @@ class Device {
   // scaled scores
   virtual void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                                  std::int64_t NH) = 0;
+  // The queries of one row's positions [first, T) alone: out(T-first,C), lse(NH,T-first), with the bits that
+  // attention_forward gives them. Where rows_stand_alone().
+  virtual void attention_forward_from(void* out, float* lse, const void* qkv, std::int64_t first, std::int64_t T,
+                                      std::int64_t C, std::int64_t NH);
   // dqkv(B,T,3C)
   virtual void attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out, const float* lse,
                                   std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) = 0;

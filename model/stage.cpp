@@ -27,6 +27,15 @@ namespace {
 
 bool is_alone(Pass pass) { return pass == Pass::validation || pass == Pass::generation; }
 
+// What the units of a pass work on: a micro-batch, or the new positions of row 0.
+UnitSizes pass_sizes(const StageShape& shape, Precision precision, Pass pass, const StageSlots& slots) {
+  UnitSizes sizes = unit_sizes(shape, precision);
+  if (pass != Pass::generation || !shape.caches) return sizes;
+  sizes.B = 1;
+  sizes.T = slots.logits_position + 1 - slots.first_position;
+  return sizes;
+}
+
 // Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes by here with the same
 // slots, and finds each tensor at the same place.
 class Binder {
@@ -34,14 +43,15 @@ class Binder {
   Binder(const StageShape& shape, Precision precision, const StageSlots& slots, const ParameterView& parameters,
          Pass pass)
       : shape_(shape),
-        sizes_(unit_sizes(shape, precision)),
+        sizes_(pass_sizes(shape, precision, pass, slots)),
         slots_(slots),
         parameters_(parameters),
         pass_(pass),
         to_input_(is_alone(pass) ? nullptr : slots.forward_to_input),
         to_weight_(is_alone(pass) ? nullptr : slots.forward_to_weight),
         gradients_(pass == Pass::backward ? slots.input_to_weight : nullptr),
-        scratch_(slots.scratch) {}
+        scratch_(slots.scratch),
+        cache_(slots.cache) {}
 
   void bind(BoundStage& bound) {
     bound.entries.clear();
@@ -56,11 +66,13 @@ class Binder {
       bound.entries.push_back(k < layers ? bind_layer(k, scratch) : bind_shards(k, bound.shards, scratch));
       scratch_used = std::max(scratch_used, scratch.used());
     }
-    bound.used = {to_input_.used(), to_weight_.used(), gradients_.used(), scratch_used};
+    bound.used = {to_input_.used(), to_weight_.used(), gradients_.used(), scratch_used, cache_.used()};
   }
 
  private:
   std::int64_t boundary() const { return sizes_.activation_bytes(sizes_.C); }
+
+  bool caches() const { return pass_ == Pass::generation && shape_.caches; }
 
   bool recomputes(int k) const { return !shape_.recompute.empty() && shape_.recompute[static_cast<std::size_t>(k)]; }
 
@@ -98,8 +110,14 @@ class Binder {
   BoundStage::Entry bind_layer(int k, Slot& scratch) {
     const int u = shape_.first_unit + k;
     const std::int64_t layer = unit_layer(shape_.model, u);
-    if (unit_kind(shape_.model, u) == UnitKind::attention)
-      return entry_of_layer(k, bind_attention(sizes_, shape_.model, layer, parameters_, homes(k, scratch)));
+    if (unit_kind(shape_.model, u) == UnitKind::attention) {
+      AttentionUnit unit = bind_attention(sizes_, shape_.model, layer, parameters_, homes(k, scratch));
+      if (caches()) {
+        unit.qkv_out = cache_.take(shape_.T * 3 * sizes_.C * sizes_.element);
+        unit.first_position = slots_.first_position;
+      }
+      return entry_of_layer(k, unit);
+    }
     if (unit_kind(shape_.model, u) == UnitKind::mlp) {
       const bool keeps_pre = !is_alone(pass_) && !recomputes(k);
       return entry_of_layer(k, bind_mlp(sizes_, shape_.model, layer, parameters_, homes(k, scratch), keeps_pre));
@@ -108,6 +126,7 @@ class Binder {
     if (!is_alone(pass_)) entry.output_gradient = gradients_.take(boundary());
     EmbeddingUnit unit = bind_embedding(sizes_, shape_.model, parameters_);
     unit.tokens = slots_.tokens;
+    unit.first_position = caches() ? slots_.first_position : 0;
     unit.dy = entry.output_gradient;
     entry.unit = unit;
     return entry;
@@ -128,7 +147,7 @@ class Binder {
   const StageSlots& slots_;
   const ParameterView& parameters_;
   Pass pass_;
-  Slot to_input_, to_weight_, gradients_, scratch_;
+  Slot to_input_, to_weight_, gradients_, scratch_, cache_;
   Slot unused_;
   void* stream_ = nullptr;
 };
@@ -152,12 +171,19 @@ void check_shape(const StageShape& shape) {
 
 }  // namespace
 
+std::int64_t generation_bytes(const StageShape& shape, Precision precision, int unit, std::int64_t positions) {
+  if (unit <= 0 || unit >= unit_count(shape.model)) return 0;
+  const BoundarySizes sizes = {shape.caches ? 1 : shape.B, positions, precision};
+  return forward_boundary(shape.model, sizes, unit, ForwardUse::generation).bytes();
+}
+
 MessageBytes message_bytes(const StageShape& shape, Precision precision, int unit) {
   MessageBytes bytes;
   if (unit <= 0 || unit >= unit_count(shape.model)) return bytes;
   const BoundarySizes sizes = {shape.B, shape.T, precision};
-  for (const ForwardUse use : {ForwardUse::training, ForwardUse::validation, ForwardUse::generation})
+  for (const ForwardUse use : {ForwardUse::training, ForwardUse::validation})
     bytes.forward[static_cast<std::size_t>(use)] = forward_boundary(shape.model, sizes, unit, use).bytes();
+  bytes.forward[static_cast<std::size_t>(ForwardUse::generation)] = generation_bytes(shape, precision, unit, shape.T);
   bytes.backward = backward_boundary(shape.model, sizes, unit).bytes();
   return bytes;
 }
@@ -165,7 +191,8 @@ MessageBytes message_bytes(const StageShape& shape, Precision precision, int uni
 StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains, bool validates) {
   check_shape(shape);
   StageBytes most;
-  const StageSlots no_slots;
+  StageSlots no_slots;
+  no_slots.logits_position = shape.T - 1;
   const ParameterView no_parameters;
   BoundStage bound;
   for (const Pass pass : {Pass::forward, Pass::validation, Pass::generation, Pass::backward}) {
@@ -176,6 +203,7 @@ StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains
     most.forward_to_weight = std::max(most.forward_to_weight, used.forward_to_weight);
     most.input_to_weight = std::max(most.input_to_weight, used.input_to_weight);
     most.scratch = std::max(most.scratch, used.scratch);
+    most.cache = std::max(most.cache, used.cache);
   }
   return most;
 }
@@ -194,7 +222,8 @@ void Stage::forward(const StageSlots& slots, const ParameterView& parameters, Fo
   constexpr std::array<Pass, 3> kPasses = {Pass::forward, Pass::validation, Pass::generation};
   const Pass pass = kPasses[static_cast<std::size_t>(use)];
   Binder(shape_, device_.precision(), slots, parameters, pass).bind(*bound_);
-  const std::int64_t boundary = unit_sizes(shape_, device_.precision()).activation_bytes(shape_.model.hidden);
+  const std::int64_t boundary =
+      pass_sizes(shape_, device_.precision(), pass, slots).activation_bytes(shape_.model.hidden);
   const BoundStage::Entry& first = bound.entries.front();
   if (!shape_.has_embedding() && first.input != nullptr) device_.copy(first.input, slots.input, boundary);
   for (std::size_t k = 0; k < bound.entries.size(); ++k) {
@@ -213,7 +242,7 @@ void Stage::forward_head(const HeadUnit& head, const StageSlots& slots, ForwardU
   else if (use == ForwardUse::validation)
     head_validate(device_, head);
   else
-    head_logits(device_, head, slots.logits_position);
+    head_logits(device_, head, shape_.caches ? head.sizes.T - 1 : slots.logits_position);
 }
 
 void Stage::backward_input(const StageSlots& slots, const ParameterView& parameters) {

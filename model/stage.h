@@ -33,6 +33,7 @@ struct StageShape {
   std::int64_t B = 4;  // rows of a micro-batch
   std::int64_t T = 256;
   HeadForm head = HeadForm::streamed;
+  bool caches = false;  // generation keeps keys and values in StageSlots::cache, and runs new positions of row 0 alone
   std::vector<bool> recompute;  // per unit of the stage (empty: none): backward_input repeats the forward of these
                                 // units, then everything but their input lives I..W only. Shards of the head repeat
                                 // their scores in backward_weight. No effect on the embedding, which keeps nothing, and
@@ -56,6 +57,8 @@ struct MessageBytes {
 };
 // Between units unit-1 and unit of a model that the shape names.
 MessageBytes message_bytes(const StageShape& shape, Precision precision, int unit);
+// Of generation, where a forward runs so many positions.
+std::int64_t generation_bytes(const StageShape& shape, Precision precision, int unit, std::int64_t positions);
 
 // Bytes of one slot of each lifetime, and of scratch shared by all stages of a rank. All multiples of 256.
 struct StageBytes {
@@ -63,6 +66,7 @@ struct StageBytes {
   std::int64_t forward_to_weight = 0;  // F..W
   std::int64_t input_to_weight = 0;    // I..W
   std::int64_t scratch = 0;            // within one action
+  std::int64_t cache = 0;              // from one token of generation to the next
 };
 // `trains`, `validates`: what the stage will run; without training only scratch is needed.
 StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains = true, bool validates = true);
@@ -103,9 +107,12 @@ struct StageSlots {
   float* losses = nullptr;                // (B,T), last stage, written by F
   float dloss = 0;  // gradient of the step's mean loss with respect to one token's, 1 / (valid targets of the step)
   // Generation: the last stage writes the scores (B,Vp) of one position of each row, at activation precision; nobody
-  // reads targets or writes losses. Columns >= V are padding.
+  // reads targets or writes losses. Columns >= V are padding. A stage that caches runs positions first_position ..
+  // logits_position of row 0 alone, and finds what earlier forwards left of the positions before.
   void* logits = nullptr;
   std::int64_t logits_position = 0;  // 0 .. T-1
+  std::int64_t first_position = 0;
+  void* cache = nullptr;
 };
 
 // One pass through the units of a stage: what decides where their tensors lie.

@@ -82,6 +82,7 @@ struct EmbeddingUnit {
   float* dwte = nullptr;
   float* dwpe = nullptr;
   const std::int32_t* tokens = nullptr;  // (B,T)
+  std::int64_t first_position = 0;       // where tokens and wpe are read from; not 0: B is 1
   void* dy = nullptr;                    // (N,C) gradient of the output
 };
 
@@ -92,7 +93,9 @@ struct AttentionUnit {
   const void* x = nullptr;  // (N,C)
   void* dy = nullptr;       // (N,C) gradient of the output
   NormTensors norm_tensors;
-  void* qkv_out = nullptr;   // (N,3C)
+  // (N,3C). Generation with a cache: of all positions of a row, those before first_position from earlier forwards.
+  void* qkv_out = nullptr;
+  std::int64_t first_position = 0;
   float* lse = nullptr;      // (B,NH,T)
   void* norm_out = nullptr;  // (N,C)
   void* attended = nullptr;  // (N,C)

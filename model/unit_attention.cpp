@@ -7,8 +7,13 @@ namespace {
 void forward_to_attended(Device& device, const AttentionUnit& unit) {
   const UnitSizes& s = unit.sizes;
   norm_forward(device, unit.sizes, unit.norm, unit.norm_tensors, unit.norm_out, unit.x);
-  device.matmul_forward(unit.qkv_out, unit.norm_out, unit.qkv.weight, unit.qkv.bias, s.rows(), s.C, 3 * s.C);
-  device.attention_forward(unit.attended, unit.lse, unit.qkv_out, s.B, s.T, s.C, s.NH);
+  const std::int64_t first = unit.first_position;
+  void* const qkv = static_cast<char*>(unit.qkv_out) + first * 3 * s.C * s.element;
+  device.matmul_forward(qkv, unit.norm_out, unit.qkv.weight, unit.qkv.bias, s.rows(), s.C, 3 * s.C);
+  if (first == 0)
+    device.attention_forward(unit.attended, unit.lse, unit.qkv_out, s.B, s.T, s.C, s.NH);
+  else
+    device.attention_forward_from(unit.attended, unit.lse, unit.qkv_out, first, first + s.T, s.C, s.NH);
 }
 
 }  // namespace

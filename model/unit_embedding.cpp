@@ -16,7 +16,9 @@ EmbeddingUnit bind_embedding(const UnitSizes& sizes, const ModelConfig& model, c
 }
 
 void forward(Device& device, const EmbeddingUnit& unit, void* y) {
-  device.embedding_forward(y, unit.tokens, unit.wte, unit.wpe, unit.sizes.B, unit.sizes.T, unit.sizes.C);
+  const UnitSizes& s = unit.sizes;
+  const void* const positions = static_cast<const char*>(unit.wpe) + unit.first_position * s.C * s.element;
+  device.embedding_forward(y, unit.tokens + unit.first_position, unit.wte, positions, s.B, s.T, s.C);
 }
 
 void backward_weight(Device& device, const EmbeddingUnit& unit) {

@@ -84,7 +84,7 @@ def check_tokens(folder, texts):
     text = "".join(texts)[-8000000:] + odd_text()
     write(learn, sample)
     write(mixed, text)
-    for pattern in ["gpt2", "cl100k", "qwen"]:
+    for pattern in ["gpt2", "cl100k", "o200k", "qwen"]:
         ours = folder + "/" + pattern
         run("prepare", "--text", learn, "--output", ours + "-learned", "--val-fraction", 0, "--pattern", pattern)
         run("prepare", "--text", mixed, "--output", ours, "--val-fraction", 0, "--tokenizer", ours + "-learned")
@@ -93,7 +93,7 @@ def check_tokens(folder, texts):
         expected = numpy.array(theirs.encode(text).ids)
         check(f"{pattern}: ids of {len(text.encode()) / 1e6:.1f} MB equal those of tokenizers", numpy.array_equal(ids, expected),
               f"{len(ids)} ids")
-        table = [bytes_of(theirs, i) for i in range(theirs.get_vocab_size())]
+        table = tokens_as_bytes(theirs)
         check(f"{pattern}: ids give the text back", b"".join(table[i] for i in ids) == text.encode())
 
         written = json.load(open(ours + "/tokenizer.json"))["model"]
@@ -106,12 +106,15 @@ def check_tokens(folder, texts):
         check(f"{pattern}: learned merges equal those of tokenizers' trainer", merges == written["merges"], len(merges))
 
 
-def bytes_of(tokenizer, token_id):
-    """A token of the byte alphabet as bytes."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(b for b in range(256) if b not in printable)}
-    token = tokenizer.id_to_token(token_id)
-    return END.encode() if token == END else bytes(letters[c] for c in token)
+PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+OTHERS = [b for b in range(256) if b not in PRINTABLE]
+BYTE_OF = {chr(b): b for b in PRINTABLE} | {chr(256 + n): b for n, b in enumerate(OTHERS)}
+
+
+def tokens_as_bytes(tokenizer):
+    """Every token of the byte alphabet as bytes, by its id."""
+    tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+    return [END.encode() if token == END else bytes(BYTE_OF[c] for c in token) for token in tokens]
 
 
 def check_any_bytes(folder):
@@ -119,8 +122,8 @@ def check_any_bytes(folder):
     open(folder + "/noise.txt", "wb").write(data)
     run("prepare", "--text", folder + "/noise.txt", "--output", folder + "/noise", "--val-fraction", 0, "--tokenizer",
         folder + "/gpt2")
-    tokenizer = Tokenizer.from_file(folder + "/noise/tokenizer.json")
-    back = b"".join(bytes_of(tokenizer, int(i)) for i in ids_in(folder + "/noise/train.bin")[1:])
+    table = tokens_as_bytes(Tokenizer.from_file(folder + "/noise/tokenizer.json"))
+    back = b"".join(table[i] for i in ids_in(folder + "/noise/train.bin")[1:])
     check("bytes that are no UTF-8 come back", back == data)
 
 
@@ -145,8 +148,38 @@ def check_rate(folder, texts):
     check("rate at least that of tokenizers", sorted(ours)[1] >= sorted(theirs)[1], rates)
 
 
-def logits_difference(folder, ids):
-    """Largest difference of our losses of the ids to those of transformers' logits."""
+def write_tokens(path, ids):
+    header = numpy.zeros(256, numpy.int32)
+    header[:3] = 20240520, 1, len(ids)
+    with open(path, "wb") as file:
+        file.write(header.tobytes() + numpy.array(ids, numpy.uint16).tobytes())
+
+
+def our_loss(model, data, length, folder):
+    """Mean loss of the first `length` tokens of a file."""
+    run("evaluate", "--init", model, "--val-data", data, "--seq-len", length, "--micro-batch-size", 1, "--micro-batches", 1,
+        "--val-batches", 1, "--output", folder, "--overwrite")
+    log = [json.loads(line) for line in open(folder + "/log.jsonl")]
+    return next(event["loss"] for event in log if event["event"] == "validation")
+
+
+def check_logits(name, folder, ours, theirs):
+    """log-softmax of every token of the vocabulary at the last position: what the loss of a text that ends with the token is
+    more than that of the text. (The logits are those but for a constant.)"""
+    model = AutoModelForCausalLM.from_pretrained(theirs).eval()
+    text = [record_gpt2.token(i) for i in range(record_gpt2.T)]
+    with torch.no_grad():
+        expected = -model(torch.tensor([text])).logits[0].double().log_softmax(-1)
+    before = sum(expected[i, text[i + 1]].item() for i in range(record_gpt2.T - 1))
+    worst = 0
+    for token in range(record_gpt2.V):
+        write_tokens(folder + "/one.bin", text + [token])
+        loss = our_loss(ours, folder + "/one.bin", record_gpt2.T, folder + "/evaluated") * record_gpt2.T - before
+        worst = max(worst, abs(loss - expected[-1, token].item()))
+    check(f"{name}: log-probabilities of all {record_gpt2.V} tokens equal transformers'", worst < 2e-5, f"{worst:.2g}")
+
+
+def loss_of_transformers(folder, ids):
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     with torch.no_grad():
         logits = model(torch.tensor([ids[:-1]])).logits[0]
@@ -160,15 +193,9 @@ def check_models(folder):
     run("train", "--data", data, *sizes, "--steps", 80, "--learning-rate", "3e-3", "--output", model)
     run("convert", "--init", model, "--output", folder + "/hf")
     ids = [int(i) for i in ids_in(data + "/train.bin")[:65]]
-    one = numpy.zeros(256, numpy.int32)
-    one[:3] = 20240520, 1, 65
-    with open(folder + "/one.bin", "wb") as file:
-        file.write(one.tobytes() + numpy.array(ids, numpy.uint16).tobytes())
-    run("evaluate", "--init", model, "--val-data", folder + "/one.bin", "--seq-len", 64, "--micro-batch-size", 1,
-        "--micro-batches", 1, "--val-batches", 1, "--output", folder + "/evaluated")
-    log = [json.loads(line) for line in open(folder + "/evaluated/log.jsonl")]
-    ours = next(event["loss"] for event in log if event["event"] == "validation")
-    theirs = logits_difference(folder + "/hf", ids)
+    write_tokens(folder + "/one.bin", ids)
+    ours = our_loss(model, folder + "/one.bin", 64, folder + "/evaluated")
+    theirs = loss_of_transformers(folder + "/hf", ids)
     check("transformers loads what was exported; its loss is ours", abs(ours - theirs) < 1e-5, f"{ours:.7f} and {theirs:.7f}")
     tokenizer = AutoTokenizer.from_pretrained(folder + "/hf")
     check("and its tokenizer", tokenizer(text := "The quick brown fox's 12 caf\u00e9s\n").input_ids ==
@@ -212,10 +239,7 @@ def check_training(folder):
     model.save_pretrained(folder + "/random")
     losses = record_gpt2.train(model)
     tokens = [record_gpt2.token(i) for i in range(record_gpt2.STEPS * record_gpt2.ROWS * record_gpt2.T + 1)]
-    header = numpy.zeros(256, numpy.int32)
-    header[:3] = 20240520, 1, len(tokens)
-    with open(folder + "/tokens.bin", "wb") as file:
-        file.write(header.tobytes() + numpy.array(tokens, numpy.uint16).tobytes())
+    write_tokens(folder + "/tokens.bin", tokens)
     run("train", "--init", folder + "/random", "--train-data", folder + "/tokens.bin", "--seq-len", record_gpt2.T,
         "--micro-batch-size", 2, "--micro-batches", 2, "--shuffle", "false", "--steps", record_gpt2.STEPS, "--learning-rate",
         "1e-2", "--lr-schedule", "constant", "--output", folder + "/trained")
@@ -223,6 +247,9 @@ def check_training(folder):
     ours = [event["loss"] for event in log if event["event"] == "step"]
     worst = max(abs(a - b) for a, b in zip(ours, losses, strict=True))
     check("20 losses follow PyTorch's within 5e-5", worst < 5e-5, f"{worst:.2g}")
+    check_logits("a random model of transformers", folder, folder + "/random", folder + "/random")
+    run("convert", "--init", folder + "/trained", "--output", folder + "/trained-hf")
+    check_logits("a model trained here", folder, folder + "/trained", folder + "/trained-hf")
 
 
 if __name__ == "__main__":

@@ -155,6 +155,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
     given.insert(argument.key());
   }
   set_micro_batches(options.batch, given);
+  const bool reads_model = options.command == Command::generate || options.command == Command::evaluate;
+  if (reads_model && !given.contains("init")) options.model.init_file = kLatestRun;
   if (!options.data.folder.empty()) {
     const DataFolder folder = find_data_folder(options.data.folder);
     options.data.train_data = folder.train;

@@ -58,7 +58,7 @@ struct ModelOptions {
   bool tied = true;                         //
   std::optional<std::int64_t> vocab;        // not given: from the token file's manifest, else 50257
   std::optional<std::int64_t> max_seq_len;  // not given: kDefaultMaxSeqLen
-  std::string init_file;                    // empty: random. A file gives all of the above.
+  std::string init_file;                    // empty: random (train, plan). A file gives all of the above.
 
   bool operator==(const ModelOptions&) const = default;
 };

@@ -34,12 +34,10 @@ void require(const Given& given, const std::string& command, std::initializer_li
 
 void check_required(const Options& options, const Given& given) {
   const std::string command = to_string(options.command);
-  if (options.command == Command::evaluate) require(given, command, {"init"});
   if (options.command == Command::evaluate && !given.contains("multiple-choice")) {
     require(given, command, {"val-data"});
   }
   if (options.command == Command::convert) require(given, command, {"init", "output"});
-  if (options.command == Command::generate) require(given, command, {"init"});
   if (options.command == Command::prepare) require(given, command, {"text", "output"});
   if (options.command == Command::simulate && !given.contains("schedule-file")) require(given, command, {"stages"});
 }

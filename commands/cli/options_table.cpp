@@ -171,7 +171,11 @@ std::vector<OptionSpec> model_options() {
       {"init", "random|FILE|DIR", "random", kTrain | kPlan | kProfile,
        "initial parameters; a model file, or the folder of a run, a checkpoint or Hugging Face, gives the sizes, too",
        [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
-      {"init", "FILE|DIR", nullptr, kEvaluate | kGenerate | kConvert,
+      {"init", "FILE|DIR", nullptr, kEvaluate | kGenerate,
+       "model file, or the folder of a run, of a checkpoint, or of Hugging Face (model.safetensors); without it "
+       "out/latest",
+       [](Options& o, const Value& v) { o.model.init_file = v.text(); }},
+      {"init", "FILE|DIR", nullptr, kConvert,
        "model file, or the folder of a run, of a checkpoint, or of Hugging Face (model.safetensors)",
        [](Options& o, const Value& v) { o.model.init_file = v.text(); }}};
 }

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "commands/run/folder_swap.h"
+#include "commands/run/overwritten.h"
 #include "commands/run/packed.h"
 #include "commands/run/run_tokenizer.h"
 #include "commands/run/told.h"
@@ -18,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model.bin";
-constexpr const char* kOptimizer = "optimizer.bin";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kBeforeSpike = "before-spike";  // a file that marks the checkpoint as one that stays
 
@@ -47,9 +47,6 @@ Candidate read_candidate(const std::string& folder) {
 
 // "step-<digits>", and nothing of before or behind it, is a checkpoint of a run; "step-<digits>.<suffix>" with a suffix
 // of ours is one on its way in or out. All other names are people's, and are left alone.
-constexpr const char* kPartial = ".partial";    // being written
-constexpr const char* kReplaced = ".replaced";  // giving its name to another; may be the only complete one
-constexpr const char* kRemoved = ".removed";    // being removed
 bool is_step_name(std::string_view name, std::string_view suffix) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return false;
@@ -91,42 +88,8 @@ void write_manifest(const std::string& folder, const CheckpointManifest& manifes
   publish(path);
 }
 
-void remove_folder(const std::string& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (error) throw std::runtime_error(folder + ": cannot be removed: " + error.message());
-}
+}  // namespace
 
-void rename_folder(const std::string& from, const std::string& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) throw std::runtime_error(from + ": cannot be renamed to " + to + ": " + error.message());
-}
-
-// At no moment is there half a folder under a name that counts.
-void remove_checkpoint(const std::string& folder) {
-  const std::string removed = folder + kRemoved;
-  remove_folder(removed);
-  rename_folder(folder, removed);
-  remove_folder(removed);
-}
-
-// Puts `partial` in the place of `folder`. What has this name already stays beside it, and can be found, until then.
-void take_place(const std::string& partial, const std::string& folder) {
-  const fs::file_status existing = fs::symlink_status(folder);
-  if (fs::exists(existing)) {
-    if (!fs::is_directory(existing)) {
-      throw std::runtime_error(folder + ": is not a folder and would be replaced by a checkpoint: move it away");
-    }
-    remove_folder(folder + kReplaced);
-    rename_folder(folder, folder + kReplaced);
-  }
-  rename_folder(partial, folder);
-  sync_directory(fs::path(folder).parent_path().string());
-  remove_folder(folder + kReplaced);
-}
-
-// What runs of this folder that were ended left there. The run is alone in its folder (run_lock.h).
 void remove_left_overs(const std::string& output) {
   std::vector<std::string> left_over;
   std::error_code error;
@@ -141,17 +104,17 @@ void remove_left_overs(const std::string& output) {
   for (const std::string& folder : left_over) remove_folder(folder);
 }
 
+namespace {
+
 // Removes the checkpoints of this run beyond the `keep` that are furthest on; never `written`.
 void remove_older(const std::string& output, const std::string& run, int keep, const std::string& written) {
   int counted = 0;
   for (const Candidate& candidate : candidates_in(output)) {
     if (!candidate.wrong.empty() || candidate.manifest.run != run) continue;
     if (fs::exists(candidate.folder + "/" + kBeforeSpike)) continue;
-    if (++counted > keep && candidate.folder != written) remove_checkpoint(candidate.folder);
+    if (++counted > keep && candidate.folder != written) remove_whole_folder(candidate.folder);
   }
 }
-
-std::int64_t size_of(const std::string& path) { return static_cast<std::int64_t>(MappedFile(path).bytes().size()); }
 
 // Rank 0 looks, since only one rank's view of a folder that may change is the same for all.
 std::vector<Candidate> agreed_candidates(Communicator& world, const std::string& wanted, const std::string& output) {
@@ -178,7 +141,7 @@ std::vector<Candidate> agreed_candidates(Communicator& world, const std::string&
 
 // What is wrong with the files of a checkpoint; empty if nothing. Collective.
 std::string wrong_files(Communicator& world, const Candidate& candidate) {
-  for (const char* needed : {kModel, kOptimizer}) {
+  for (const char* needed : {kModelName, kOptimizerName}) {
     const auto& files = candidate.manifest.files;
     const auto found = std::find_if(files.begin(), files.end(), [&](const auto& file) { return file.name == needed; });
     if (found == files.end()) return std::string(kManifest) + " does not name " + needed;
@@ -194,37 +157,28 @@ std::string wrong_files(Communicator& world, const Candidate& candidate) {
 
 }  // namespace
 
-std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::string& output,
-                             CheckpointManifest manifest, int keep, const std::optional<Tokenizer>& tokenizer) {
-  const std::string folder = output + "/checkpoints/step-" + std::to_string(manifest.step);
-  const std::string partial = folder + kPartial;
-  if (world.rank() == 0) {
-    remove_left_overs(output);
-    std::error_code error;
-    fs::create_directories(partial, error);
-    if (error) throw std::runtime_error(partial + ": the folder cannot be made: " + error.message());
-  }
-  world.barrier();
-  trainer.save(partial + "/" + kModel, Precision::fp32);
-  trainer.save_moments(partial + "/" + kOptimizer);
-  for (const char* name : {kModel, kOptimizer}) {
-    const std::string path = partial + "/" + name;
-    const std::int64_t bytes = size_of(path);
-    manifest.files.push_back({name, bytes, file_checksum(world, path, bytes)});
-    if (manifest.files.back().checksum.empty()) {
-      throw std::runtime_error(path + ": cannot be read back by all ranks; do they share this folder?");
-    }
-  }
-  manifest.parameter_hash = trainer.parameter_hash();
-  manifest.written = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  if (world.rank() == 0) {
-    keep_tokenizer(tokenizer, partial);
-    write_manifest(partial, manifest);
-    take_place(partial, folder);
-    remove_older(output, manifest.run, keep, folder);
-  }
-  world.barrier();
-  return folder;
+std::string checkpoint_folder(const std::string& output, std::int64_t step) {
+  return output + "/checkpoints/step-" + std::to_string(step);
+}
+
+Saving checkpoint_saving(const std::string& output, CheckpointManifest manifest, int keep,
+                         const std::optional<Tokenizer>& tokenizer) {
+  const std::string folder = checkpoint_folder(output, manifest.step);
+  return {.folder = folder,
+          .seal =
+              [=, &tokenizer](const std::string& partial, const std::vector<CheckpointManifest::File>& files) {
+                CheckpointManifest sealed = manifest;
+                sealed.files = files;
+                const auto now = std::chrono::system_clock::now().time_since_epoch();
+                sealed.written = std::chrono::duration<double>(now).count();
+                keep_tokenizer(tokenizer, partial);
+                write_manifest(partial, sealed);
+              },
+          .afterwards =
+              [=, run = manifest.run] {
+                remove_older(output, run, keep, folder);
+                remove_overwritten(output);
+              }};
 }
 
 FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, const std::string& output) {
@@ -243,8 +197,8 @@ FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, 
 }
 
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint) {
-  trainer.load(ModelFile(checkpoint.folder + "/" + kModel));
-  trainer.load_moments(OptimizerFile(checkpoint.folder + "/" + kOptimizer));
+  trainer.load(ModelFile(checkpoint.folder + "/" + kModelName));
+  trainer.load_moments(OptimizerFile(checkpoint.folder + "/" + kOptimizerName));
 }
 
 std::string newest_checkpoint(const std::string& output) {
@@ -262,11 +216,12 @@ void keep_before_spike(const std::string& output) {
 
 bool has_checkpoints(const std::string& output) { return !candidates_in(output).empty(); }
 
-void remove_checkpoints(const std::string& output) {
-  remove_left_overs(output);
+std::vector<std::string> own_checkpoints(const std::string& output) {
+  std::vector<std::string> names;
   for (const Candidate& candidate : candidates_in(output)) {
-    if (candidate.wrong.empty()) remove_checkpoint(candidate.folder);
+    if (candidate.wrong.empty()) names.push_back(fs::path(candidate.folder).filename().string());
   }
+  return names;
 }
 
 std::vector<std::string> set_aside_after(const std::string& output, std::int64_t step) {

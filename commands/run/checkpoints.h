@@ -10,17 +10,18 @@
 #include <vector>
 
 #include "commands/run/checkpoint_manifest.h"
+#include "commands/run/saving.h"
 #include "data/tokenizer.h"
-#include "kernels/communicator.h"
-#include "pipeline/train/trainer.h"
 
 namespace train_gpt {
 
-// Writes the trainer's state after `manifest.step` steps, then removes all but the newest `keep` checkpoints of the run
-// `manifest.run` in `output`, and nothing else. `manifest` is that of the run; `tokenizer` goes along. Collective.
-// Returns the folder. Errors: std::runtime_error naming the file.
-std::string write_checkpoint(Trainer& trainer, Communicator& world, const std::string& output,
-                             CheckpointManifest manifest, int keep, const std::optional<Tokenizer>& tokenizer);
+std::string checkpoint_folder(const std::string& output, std::int64_t step);
+
+// A checkpoint of the state after `manifest.step` steps; when it is whole, all but the newest `keep` checkpoints of the
+// run `manifest.run` in `output` are removed, and nothing else. `manifest` is that of the run, with the parameters'
+// hash; `tokenizer` goes along, and outlives what is returned.
+Saving checkpoint_saving(const std::string& output, CheckpointManifest manifest, int keep,
+                         const std::optional<Tokenizer>& tokenizer);
 
 struct FoundCheckpoint {
   std::string folder;  // empty: none
@@ -42,8 +43,10 @@ std::string newest_checkpoint(const std::string& output);
 void keep_before_spike(const std::string& output);
 // True if `output` has checkpoints, complete or not.
 bool has_checkpoints(const std::string& output);
-// Removes the complete checkpoints of `output`, and what is half written or half removed. Folders of other names stay.
-void remove_checkpoints(const std::string& output);
+// What is half written or half removed, of runs of this folder that were ended: the run is alone in it (run_lock.h).
+void remove_left_overs(const std::string& output);
+// The names of the complete checkpoints in `output` that have names of ours.
+std::vector<std::string> own_checkpoints(const std::string& output);
 // Renames those that are further on than `step`, so that they are not taken for the newest. Returns a line for each.
 std::vector<std::string> set_aside_after(const std::string& output, std::int64_t step);
 

@@ -14,7 +14,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "commands/run/checkpoints.h"
+#include "commands/run/best_model.h"
+#include "commands/run/folder_swap.h"
+#include "commands/run/overwritten.h"
+#include "commands/run/stopping.h"
 #include "commands/run/told.h"
 #include "model/range_file.h"
 #include "pipeline/train/state_file.h"
@@ -66,13 +69,19 @@ bool is_inside(const std::string& checkpoint, const std::string& folder) {
   return !error && (path.has_filename() ? path : path.parent_path()).parent_path() == checkpoints;
 }
 
-void remove_run(const std::string& folder) {
-  std::error_code error;
-  for (const char* name : kFiles) {
-    fs::remove(folder + "/" + name, error);
-    if (error) throw std::runtime_error(folder + "/" + name + ": cannot be removed: " + error.message());
+// What of earlier runs is no use to anybody. replace_file() and probes have a process or a run in their names.
+void remove_litter(const std::string& folder) {
+  remove_left_overs(folder);
+  std::error_code ignored;
+  fs::remove(request_file(folder), ignored);
+  fs::remove(temporary_name(folder + "/model.bin"), ignored);
+  std::vector<fs::path> litter;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool report = name.starts_with("report.html.") && name.ends_with(".partial");
+    if (report || (name.starts_with("probe.") && name.size() == 22)) litter.push_back(entry.path());
   }
-  remove_checkpoints(folder);
+  for (const fs::path& path : litter) fs::remove(path, ignored);
 }
 
 // NFS may take some seconds to see a file that another host made.
@@ -104,6 +113,7 @@ std::string run_in(const std::string& folder) {
   for (const char* name : kFiles) {
     if (fs::exists(fs::symlink_status(folder + "/" + name))) return name;
   }
+  if (best_record(folder)) return "best";
   if (has_checkpoints(folder)) return "checkpoints";
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     if (is_state(entry.path().filename().string())) return entry.path().filename().string();
@@ -178,16 +188,21 @@ RunFolder::~RunFolder() {
   if (made_) rmdir(path_.c_str());  // fails where something is in it, as it should
 }
 
-std::vector<std::string> RunFolder::begin(std::int64_t step) {
+std::vector<std::string> RunFolder::begin(const FoundCheckpoint& resumed) {
   begun_ = true;
   std::vector<std::string> notes;
   if (!first_) return notes;
-  if (overwrites_) remove_run(path_);
+  if (overwrites_) {
+    if (std::string note = set_run_aside(path_); !note.empty()) notes.push_back(std::move(note));
+  }
+  if (!resumed.folder.ends_with(kReplaced)) remove_litter(path_);
   for (const char* name : kFiles) check_replaceable(path_ + "/" + name);  // links would be followed
   lock_.write(run_);
   if (continues_) {
+    const std::int64_t step = resumed.manifest.step;
     cut_log(path_ + "/" + kLog, step);
     if (goes_back_) notes = set_aside_after(path_, step);
+    if (auto note = tidy_best(path_, step, goes_back_)) notes.push_back(std::move(*note));
   }
   turn_latest_to(path_);
   return notes;

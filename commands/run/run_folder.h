@@ -13,6 +13,7 @@
 #include <string>
 
 #include "commands/cli/options.h"
+#include "commands/run/checkpoints.h"
 #include "commands/run/run_lock.h"
 #include "commands/run/session.h"
 
@@ -32,10 +33,10 @@ class RunFolder {
   // The log goes on: the run is that whose files are there.
   bool continues() const { return continues_; }
 
-  // For rank 0, when everything was checked: with --overwrite removes the files of the run that was there, of one that
-  // goes on at `step` what its log and its checkpoints have beyond; records the new owner, turns out/latest here.
-  // Returns what people should know.
-  std::vector<std::string> begin(std::int64_t step);
+  // For rank 0, when everything was checked: with --overwrite sets the run that was there aside (overwritten.h), of one
+  // that goes on with `resumed` cuts off what its log and its checkpoints have beyond; removes what interrupted runs
+  // left half written; records the new owner, turns out/latest here. Returns what people should know.
+  std::vector<std::string> begin(const FoundCheckpoint& resumed);
 
  private:
   void choose(const Options& options);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/told.h"
 #include "data/manifest.h"
 #include "kernels/cuda/multiprocessors.h"
 #include "model/safetensors.h"
@@ -29,6 +30,12 @@ std::optional<std::int64_t> vocab_of_data(const Options& options) {
 std::string init_model_file(const Options& options) {
   namespace fs = std::filesystem;
   const fs::path given = options.model.init_file;
+  if (given == kLatestRun && !fs::exists(given)) {
+    throw std::invalid_argument(
+        std::string("there is no ") + kLatestRun +
+        ", the newest run, here: name a model with --init, such as model.bin of a run, or the folder of a run or "
+        "checkpoint");
+  }
   if (!fs::is_directory(given)) return given;
   if (fs::exists(given / "model.bin")) return given / "model.bin";
   if (has_safetensors(given)) return given;
@@ -52,6 +59,14 @@ std::string init_model_file(const Options& options) {
         "file, or the folder of a run, of a checkpoint, or of Hugging Face");
   }
   return found;
+}
+
+std::string agreed_init_file(Session& session, const Options& options) {
+  std::string found;
+  session.together([&] {
+    if (session.is_first() && !options.model.init_file.empty()) found = init_model_file(options);
+  });
+  return told_by_first(session.world(), std::move(found));
 }
 
 ModelConfig model_config(const Options& options) {
@@ -205,6 +220,7 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   if (schedule) request.schedule = *schedule;
   request.precision = device.precision();
   request.optimizer = options.optimizer.optimizer;
+  request.caches = options.run.sample_every > 0 && device.rows_stand_alone();
   request.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());

@@ -12,6 +12,9 @@ namespace train_gpt {
 // The file that --init names: itself, or in the folder of a run or a checkpoint its model.bin; of a run that is not
 // over, that of the furthest checkpoint. Throws std::invalid_argument.
 std::string init_model_file(const Options& options);
+// What rank 0 finds, for all ranks: the furthest checkpoint of a run that lives is another one a moment later.
+// Collective; throws as Session::together. Empty: --init is random.
+std::string agreed_init_file(Session& session, const Options& options);
 
 // Sizes from --init FILE, or --model, or --layers --heads --hidden; the vocabulary from --vocab, else the token file's
 // manifest, else 50257. Throws std::invalid_argument.

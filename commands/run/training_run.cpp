@@ -13,6 +13,7 @@
 #include "commands/run/command_line.h"
 #include "commands/run/ids_as_text.h"
 #include "commands/run/multiple_choice.h"
+#include "commands/run/overwritten.h"
 #include "commands/run/run_tokenizer.h"
 #include "commands/run/step_meter.h"
 #include "data/sample_order.h"
@@ -75,6 +76,14 @@ double validate(TrainingRun& run, std::int64_t step) {
   return loss;
 }
 
+double validate_and_keep_best(TrainingRun& run, std::int64_t step) {
+  const double loss = validate(run, step);
+  if (step == 0 || !run.best->is_better(loss)) return loss;  // what it began with is no result
+  save(*run.trainer, run.session.world(), run.best->saving(step, loss, run.inputs.tokenizer));
+  run.log->text("the best model so far, kept in " + run.best->folder());
+  return loss;
+}
+
 void show_sample(TrainingRun& run, std::int64_t step) {
   constexpr std::int64_t kTokens = 120;
   IdsAsText text(run.inputs.tokenizer ? &*run.inputs.tokenizer : nullptr, run.inputs.model.vocab);
@@ -102,10 +111,13 @@ void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
   manifest.step = steps_taken;
   if (std::isfinite(loss)) manifest.loss = loss;
   ++run.inputs.manifest.counter;
-  const std::string folder = write_checkpoint(*run.trainer, run.session.world(), run.options.run.output, manifest,
-                                              run.options.run.keep, run.inputs.tokenizer);
+  manifest.parameter_hash = run.trainer->parameter_hash();
+  const RunOptions& wanted = run.options.run;
+  if (run.session.is_first()) remove_left_overs(wanted.output);
+  const Saving saving = checkpoint_saving(wanted.output, manifest, wanted.keep, run.inputs.tokenizer);
+  save(*run.trainer, run.session.world(), saving);
   run.stopping.checkpoint_took(monotonic_seconds() - begin);
-  run.log->text("checkpoint written to " + folder);
+  run.log->text("checkpoint written to " + saving.folder);
 }
 
 void save_model(TrainingRun& run) {
@@ -123,6 +135,7 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
   save_model(run);
   const std::string command =
       command_that_goes_on(own_command_line(), run.session.world().size(), run.options.run.output);
+  if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->stopped(steps_taken, why);
   run.log->essential("stopped by " + why + " after " + std::to_string(steps_taken) + " of " +
                      counted(run.options.run.steps, "step") + (run.computes() ? "; to go on: " + command : ""));
@@ -130,11 +143,12 @@ void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, con
 }
 
 void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redone_steps) {
-  if (run.inputs.val_data) validate(run, run.options.run.steps);
+  if (run.inputs.val_data) validate_and_keep_best(run, run.options.run.steps);
   if (!run.inputs.questions.empty()) answer(run, run.options.run.steps);
   if (run.options.run.sample_every > 0) show_sample(run, run.options.run.steps);
   meter.show_results();
   save_model(run);
+  if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->end(run.computes() ? run.trainer->parameter_hash() : "", last_loss,
                run.optimistic() ? std::optional(redone_steps) : std::nullopt);
   run.state->finish();
@@ -213,7 +227,7 @@ int train(TrainingRun& run) try {
   run.log->begin_steps();
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
-    if (validates(step) && rising.notices(validate(run, step))) {
+    if (validates(step) && rising.notices(validate_and_keep_best(run, step))) {
       run.log->text("note: validation loss has risen for 3 evaluations: overfitting");
     }
     if (answers(step)) answer(run, step);
@@ -261,6 +275,7 @@ int evaluate(TrainingRun& run) try {
   double loss = std::numeric_limits<double>::quiet_NaN();
   if (run.inputs.val_data) loss = validate(run, 0);
   if (!run.inputs.questions.empty()) answer(run, 0);
+  if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->end(run.trainer->parameter_hash(), loss);
   run.state->finish();
   return 0;

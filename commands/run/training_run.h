@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "commands/run/best_model.h"
 #include "commands/run/inputs.h"
 #include "commands/run/log.h"
 #include "commands/run/run_plan.h"
@@ -32,6 +33,7 @@ struct TrainingRun {
   std::unique_ptr<StateFile> state;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Watchdog> watchdog;
+  std::optional<BestModel> best;  // of a run that trains and validates
   Stopping stopping;
   Simulation predicted;  // by what the stages cost in place
 

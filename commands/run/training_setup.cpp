@@ -33,8 +33,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
     : session(s), options(o), inputs(i), decided(d), plan(d.plan()), stopping(o.run, s.is_first(), begun) {
   session.together([&] {
     if (inputs.folder != nullptr) {
-      for (std::string& note : inputs.folder->begin(inputs.resumed.manifest.step))
-        inputs.notices.push_back(std::move(note));
+      for (std::string& note : inputs.folder->begin(inputs.resumed)) inputs.notices.push_back(std::move(note));
     }
     const bool goes_on = inputs.folder != nullptr && inputs.folder->continues();
     log = std::make_unique<RunLog>(options.run.output, session.is_first(), /*append=*/goes_on,
@@ -56,6 +55,13 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   log->text(memory_table(plan));
   if (session.on_gpus()) log->text(multiprocessor_line(plan));
   if (computes()) fill_parameters();
+  if (trains() && inputs.val_data) {
+    session.together([&] {
+      best.emplace(options.run.output,
+                   validation_measure(*inputs.val_data, options.run.val_batches, plan.request.batch.step_rows()));
+    });
+    best->find(session.world());
+  }
   if (trains()) predict();
 }
 

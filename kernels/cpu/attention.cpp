@@ -65,10 +65,10 @@ float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64
   return shrink;
 }
 
+// Of the queries [first_query, end), all of one block of kShort; out and lse are those of first_query.
 void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, float* lse, Head<const float> head,
-                   std::int64_t first_query, std::int64_t T, std::int64_t C, std::int64_t hd) {
-  const std::int64_t queries = std::min(kShort, T - first_query);
-  const std::int64_t end = first_query + queries;
+                   std::int64_t first_query, std::int64_t end, std::int64_t T, std::int64_t C, std::int64_t hd) {
+  const std::int64_t queries = end - first_query;
   const float scale = 1.0F / std::sqrt(static_cast<float>(hd));
   const Factor q{head.q + first_query * 3 * C, 3 * C, false};
   const std::int64_t stride = ScratchShape(T).forward_stride;
@@ -184,7 +184,24 @@ void CpuDevice::attention_forward(void* out, float* lse, const void* qkv, std::i
     const std::int64_t b = task / blocks / NH, h = task / blocks % NH;
     const std::int64_t query = (blocks - 1 - task % blocks) * kShort;  // the longest first
     forward_block(pool_, worker, scores.of(worker), floats(out) + (b * T + query) * C + h * hd,
-                  lse + (b * NH + h) * T + query, head_of(floats(qkv), b, h, T, C, hd), query, T, C, hd);
+                  lse + (b * NH + h) * T + query, head_of(floats(qkv), b, h, T, C, hd), query,
+                  std::min(query + kShort, T), T, C, hd);
+  });
+}
+
+void CpuDevice::attention_forward_from(void* out, float* lse, const void* qkv, std::int64_t first, std::int64_t T,
+                                       std::int64_t C, std::int64_t NH) {
+  const Scratch scores = scratch(attention_scratch_floats(T));
+  const std::int64_t hd = C / NH;
+  const std::int64_t first_block = first / kShort;
+  const std::int64_t blocks = (T + kShort - 1) / kShort - first_block;
+  pool_.run(NH * blocks, [&](std::int64_t task, int worker) {
+    const std::int64_t h = task / blocks;
+    const std::int64_t block = (first_block + blocks - 1 - task % blocks) * kShort;
+    const std::int64_t query = std::max(first, block);
+    forward_block(pool_, worker, scores.of(worker), floats(out) + (query - first) * C + h * hd,
+                  lse + h * (T - first) + query - first, head_of(floats(qkv), 0, h, T, C, hd), query,
+                  std::min(block + kShort, T), T, C, hd);
   });
 }
 

@@ -23,6 +23,7 @@ class CpuDevice : public Device {
   std::string describe() const override;
   Arithmetic arithmetic() const override;
   Precision precision() const override { return Precision::fp32; }
+  bool rows_stand_alone() const override { return true; }
 
   void* allocate(std::int64_t bytes) override;
   void release(void* pointer) override;
@@ -82,6 +83,8 @@ class CpuDevice : public Device {
   // attention.cpp
   void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                          std::int64_t NH) override;
+  void attention_forward_from(void* out, float* lse, const void* qkv, std::int64_t first, std::int64_t T,
+                              std::int64_t C, std::int64_t NH) override;
   void attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out, const float* lse,
                           std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) override;
 

@@ -96,6 +96,7 @@ class RankPlanner {
                    .B = request_.batch.rows,
                    .T = request_.batch.seq_len,
                    .head = request_.head,
+                   .caches = request_.caches,
                    .recompute = {}};
     if (!request_.recompute.empty()) {
       stage.shape.recompute.assign(request_.recompute.begin() + range.first, request_.recompute.begin() + range.last);
@@ -108,6 +109,7 @@ class RankPlanner {
     stage.before = message_bytes(stage.shape, request_.precision, range.first);
     stage.behind = message_bytes(stage.shape, request_.precision, range.last);
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
+    for (const StagePlan& before : plan_.stages) stage.cache_offset += before.bytes.cache;
     plan_.stages.push_back(std::move(stage));
   }
 

@@ -42,6 +42,7 @@ struct PlanRequest {
   Costs costs;                       // for the lengths of the message queues
   bool training = true;              // false: validation and generation alone, without gradients and optimizer state
   bool computes = true;              // false: the timed device, which needs message buffers and nothing else
+  bool caches = false;               // generation keeps keys and values (where Device::rows_stand_alone)
   bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
 };
 
@@ -82,8 +83,9 @@ struct StagePlan {
   int stage = 0;  // virtual stage
   StageShape shape;
   StageBytes bytes;
-  MessageBytes before, behind;  // over the stage's two boundaries
-  IndexOfLifetime pools;        // of RankPlan::pools; -1: nothing to keep
+  MessageBytes before, behind;    // over the stage's two boundaries
+  IndexOfLifetime pools;          // of RankPlan::pools; -1: nothing to keep
+  std::int64_t cache_offset = 0;  // of its bytes.cache in the rank's
 };
 
 // What one action of a list works with: slots in its stage's pools, and the buffers of its input and output (-1: none,
@@ -109,12 +111,13 @@ enum class MemoryUse : std::uint8_t {
   second_moment,
   pool,
   messages,
+  cache,   // keys and values of generation
   tokens,  // and targets, losses, logits
   scratch,
   workspace,  // of the device
   norms       // and scalars of AdamW
 };
-inline constexpr std::size_t kMemoryUses = 13;
+inline constexpr std::size_t kMemoryUses = 14;
 
 struct MemoryLine {
   MemoryUse use = MemoryUse::parameters;

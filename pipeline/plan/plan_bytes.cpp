@@ -35,6 +35,7 @@ const char* line_name(MemoryUse use) {
                                                                   "second moment",
                                                                   "",
                                                                   "message buffers",
+                                                                  "keys and values",
                                                                   "tokens and losses",
                                                                   "scratch",
                                                                   "kernel workspace",
@@ -94,7 +95,11 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   }
   line(MemoryUse::messages, ring_bytes(plan));
   const std::int64_t numbers = aligned(request.batch.micro_batch_tokens() * kFloat);  // of one micro-batch
-  const std::int64_t logits = request.batch.rows * request.model.padded_vocab() * element_size(request.precision);
+  std::int64_t cache = 0;
+  for (const StagePlan& stage : plan.stages) cache += stage.bytes.cache;
+  line(MemoryUse::cache, cache);
+  const std::int64_t logits =
+      (request.caches ? 1 : request.batch.rows) * request.model.padded_vocab() * element_size(request.precision);
   line(MemoryUse::tokens, (plan.tokens.count() + plan.targets.count() + plan.losses.count()) * numbers +
                               (plan.gives_logits ? aligned(logits) : 0));
   line(MemoryUse::scratch, plan.scratch_bytes);

@@ -40,7 +40,8 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
       plan_(plan),
       rank_plan_(memory.plan()),
       memory_(memory),
-      table_(plan.request.schedule.placement) {
+      table_(plan.request.schedule.placement),
+      generation_(rank_plan_.generation) {
   for (const StagePlan& stage : rank_plan_.stages) {
     stages_.emplace_back(device_, stage.shape);
     gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.layout));
@@ -92,12 +93,29 @@ void Executor::validate() {
   await_sends();
 }
 
-void Executor::next_logits(std::int64_t position) {
+void Executor::next_logits(std::int64_t first, std::int64_t position) {
   use_ = ForwardUse::generation;
+  first_position_ = first;
   position_ = position;
+  if (plan_.request.caches) fit_generation(position + 1 - first);
   begin();
-  run_actions({plan_.generation.actions(rank_plan_.rank), rank_plan_.generation}, 0, rank_plan_.generation.size(), {});
+  run_actions({plan_.generation.actions(rank_plan_.rank), generation_}, 0, generation_.size(), {});
   await_sends();
+}
+
+// Messages are as long as what is computed: a position is a small part of a row.
+void Executor::fit_generation(std::int64_t positions) {
+  const std::vector<Action>& actions = plan_.generation.actions(rank_plan_.rank);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const StageShape& shape = rank_plan_.stage_plan(actions[i].stage).shape;
+    const auto bytes = [&](int unit) { return generation_bytes(shape, plan_.request.precision, unit, positions); };
+    generation_[i].input_bytes = bytes(shape.first_unit);
+    generation_[i].output_bytes = bytes(shape.last_unit);
+  }
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    rings_[i].bytes[static_cast<std::size_t>(ForwardUse::generation)] =
+        message_bytes_of(generation_, static_cast<int>(i));
+  }
 }
 
 void Executor::train_ahead(float dloss) {
@@ -258,7 +276,9 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
       .losses = memory_.losses(action.micro_batch),
       .dloss = dloss_,
       .logits = memory_.next_logits(),
-      .logits_position = position_};
+      .logits_position = position_,
+      .first_position = first_position_,
+      .cache = memory_.cache(stage_plan)};
   if (forward) stage.forward(slots, parameters, use_);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);

@@ -43,8 +43,8 @@ class Executor {
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
   // Runs the list of generation: the logits at `position` of every row of micro-batch 0 arrive in memory.next_logits(),
-  // where the head is.
-  void next_logits(std::int64_t position);
+  // where the head is. With PlanRequest::caches of row 0 alone, where the cache has all positions before `first`.
+  void next_logits(std::int64_t first, std::int64_t position);
 
   // Runs one action (not a W of a B: name I and W) outside of any list, on the buffers of its place in the training
   // list: for measuring costs. Nothing is sent or received; gradients are added as always.
@@ -110,6 +110,7 @@ class Executor {
   void clear_gradients();
   void flush_group(const Action& action);
   void send(const ActionPlan& plan);
+  void fit_generation(std::int64_t positions);
 
   Device& device_;
   Communicator& pipeline_;
@@ -128,7 +129,8 @@ class Executor {
   bool is_ahead_ = false;                  // and have
   ForwardUse use_ = ForwardUse::training;  // of the list that runs
   float dloss_ = 0;
-  std::int64_t position_ = 0;  // of generation
+  std::int64_t first_position_ = 0, position_ = 0;  // of generation
+  std::vector<ActionPlan> generation_;              // with messages of so many positions
   std::function<void(std::size_t)> extra_work_;
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;

@@ -68,6 +68,11 @@ void* RankMemory::low_parameters() const {
   return low != nullptr ? low : of(MemoryUse::parameters);
 }
 
+void* RankMemory::cache(const StagePlan& stage) const {
+  void* const whole = of(MemoryUse::cache);
+  return whole == nullptr ? nullptr : static_cast<char*>(whole) + stage.cache_offset;
+}
+
 void* RankMemory::pool_slot(int pool, int slot) const {
   if (pool < 0 || slot < 0) return nullptr;
   return static_cast<char*>(pools_[static_cast<std::size_t>(pool)]) +

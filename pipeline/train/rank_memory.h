@@ -28,6 +28,7 @@ class RankMemory {
   float* first_moment() const { return floats(MemoryUse::first_moment); }
   float* second_moment() const { return floats(MemoryUse::second_moment); }
   void* scratch() const { return of(MemoryUse::scratch); }
+  void* cache(const StagePlan& stage) const;     // null without PlanRequest::caches
   void* pool_slot(int pool, int slot) const;     // null for -1
   void* ring_slot(int ring, int slot) const;     // null for -1
   std::int32_t* tokens(int micro_batch) const;   // null unless in RankPlan::tokens

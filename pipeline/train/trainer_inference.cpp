@@ -46,15 +46,19 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const 
                        const std::function<bool(std::int32_t)>& take) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const BatchShape& shape = plan_.request.batch;
+  std::int64_t cached = 0;  // positions
   for (std::int64_t k = 0; k < count; ++k) {
     const auto length = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), shape.seq_len);
+    // Where older ids go, all others move to other positions.
+    if (length < static_cast<std::int64_t>(ids.size())) cached = 0;
     if (memory_.plan().tokens.contains(0)) {  // ids behind the last one do not matter: attention is causal
       std::fill(host_tokens_.begin(), host_tokens_.end(), 0);
       std::copy(ids.end() - length, ids.end(), host_tokens_.begin());
       device_.to_device(memory_.tokens(0), host_tokens_.data(),
                         shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
     }
-    executor_.next_logits(length - 1);
+    executor_.next_logits(cached, length - 1);
+    if (plan_.request.caches) cached = length;
     std::vector<double> drawn(1, 0.0);  // by one rank; a sum with zeros elsewhere tells the others
     if (draws_tokens()) {
       const std::vector<float> logits = next_logits();

@@ -51,7 +51,7 @@ Vocabulary learned(const std::string& text, std::int64_t size, const std::string
 }
 
 class RecordedTokenizer : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Patterns, RecordedTokenizer, testing::Values("gpt2", "cl100k", "qwen"),
+INSTANTIATE_TEST_SUITE_P(Patterns, RecordedTokenizer, testing::Values("gpt2", "cl100k", "o200k", "qwen"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST_P(RecordedTokenizer, EncodesAsTokenizersDoes) {

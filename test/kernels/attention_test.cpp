@@ -62,6 +62,35 @@ TEST(Attention, IsCausal) {
       same_bits(Floats(before.begin(), before.begin() + 200 * C), Floats(after.begin(), after.begin() + 200 * C)));
 }
 
+// Rows (NH,T) from position `first` on.
+Floats positions_from(const Floats& rows, std::int64_t NH, std::int64_t T, std::int64_t first) {
+  Floats result;
+  for (std::int64_t h = 0; h < NH; ++h)
+    result.insert(result.end(), rows.begin() + h * T + first, rows.begin() + (h + 1) * T);
+  return result;
+}
+
+// Generation computes the new positions of a text alone.
+TEST(Attention, SomeQueriesHaveTheBitsThatTheyHaveAmongAll) {
+  for (const auto& [hd, NH, threads] : {std::tuple{20, 3, 1}, {64, 2, 2}, {136, 1, 2}}) {
+    for (const std::int64_t T : {1, 2, 63, 64, 65, 130, 256, 257, 330, 600}) {
+      const std::int64_t C = hd * NH;
+      CpuFixture cpu(threads, 1, T, C, NH);
+      Device& device = *cpu;
+      Buffer qkv(device, random_floats(T * 3 * C, 1, 3)), out(device, Floats(T * C)), lse(device, Floats(NH * T));
+      device.attention_forward(out, lse, qkv, 1, T, C, NH);
+      const Floats whole = out.values();
+      for (const std::int64_t first : {T - 1, T - 2, T / 2, T / 64 * 64, T / 256 * 256 - 3, std::int64_t{1}}) {
+        if (first < 0 || first >= T) continue;
+        Buffer some(device, Floats((T - first) * C, NAN)), some_lse(device, Floats(NH * (T - first), NAN));
+        device.attention_forward_from(some, some_lse, qkv, first, T, C, NH);
+        EXPECT_TRUE(same_bits(some.values(), Floats(whole.begin() + first * C, whole.end()))) << T << " from " << first;
+        EXPECT_TRUE(same_bits(some_lse.values(), positions_from(lse.values(), NH, T, first))) << T << " from " << first;
+      }
+    }
+  }
+}
+
 TEST(Attention, BitsDoNotDependOnThreads) {
   const std::int64_t B = 2, T = 321, C = 60, NH = 3;
   expect_same_bits_for_any_threads("attention", T, [&](Device& device) {

@@ -25,8 +25,9 @@ $(BUILD)/mutants/$(1)/bin/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipe
 	@mkdir -p $$(@D) && $$(CXX) $$(CXXFLAGS_ALL) $$^ -o $$@ $$(LDLIBS_ALL)
 $(BUILD)/mutants/$(1)/bin/train_gpt: $(BUILD)/train_gpt.o $$(CUDA_OBJECTS) $(BUILD)/mutants/$(1)/library.a
 	@mkdir -p $$(@D) && $$(CXX) $$(CXXFLAGS_ALL) $$^ -o $$@ $$(CUDA_LIBS) $$(NCCL_LIBS) $$(LDLIBS_ALL)
-$(BUILD)/mutants/$(1)/bin/test_%: $$$$(patsubst %.cpp,$(BUILD)/%.o,$$$$(wildcard test/$$$$*/*.cpp test/$$$$*/*/*.cpp)) $(BUILD)/mutants/$(1)/library.a
-	@mkdir -p $$(@D) && $$(CXX) $$(CXXFLAGS_ALL) $$^ -o $$@ -lgtest -lgtest_main $$(LDLIBS_ALL)
+# No patsubst: its % would be the stem of this rule.
+$(BUILD)/mutants/$(1)/bin/test_%: $$$$(addprefix $(BUILD)/,$$$$(subst .cpp,.o,$$$$(wildcard test/$$$$*/*.cpp test/$$$$*/*/*.cpp))) $(BUILD)/mutants/$(1)/library.a $$$$(if $$$$(filter commands,$$$$*),$$(CUDA_OBJECTS))
+	@mkdir -p $$(@D) && $$(CXX) $$(CXXFLAGS_ALL) $$(filter %.o,$$^) $(BUILD)/mutants/$(1)/library.a -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$$*),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 # The suites that this list asks for, and the program where one of them runs it.
 MUTANT_BINARIES_$(1) := $$(sort $$(shell sed -n 's/^suite: \([a-z_]*\).*/\1/p' $(2)))
 MUTANT_BINARIES_$(1) += $$(if $$(filter test_commands,$$(MUTANT_BINARIES_$(1))),train_gpt)

@@ -359,7 +359,9 @@ TEST(OptionsRefused, OptionsThatWouldBeIgnored) {
 TEST(OptionsRefused, MissingOptions) {
   EXPECT_REFUSED(parse("prepare --text a.txt"), "prepare needs --output");
   EXPECT_REFUSED(parse("prepare --output a.bin"), "prepare needs --text");
-  EXPECT_REFUSED(parse("generate --prompt a"), "generate needs --init");
+  EXPECT_EQ(parse("generate --prompt a").model.init_file, "out/latest");
+  EXPECT_EQ(parse("evaluate --val-data a").model.init_file, "out/latest");
+  EXPECT_EQ(parse("train").model.init_file, "") << "never of train";
   EXPECT_REFUSED(parse("evaluate --init a.bin"), "evaluate needs --val-data");
   EXPECT_REFUSED(parse("simulate"), "simulate needs --stages");
   EXPECT_EQ(parse("simulate --schedule-file a.csv").pipeline.schedule_file, "a.csv");

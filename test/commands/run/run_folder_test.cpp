@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <chrono>
 #include <filesystem>
-#include <future>
+#include <iterator>
 #include <set>
-#include <thread>
+#include <sstream>
 
 #include "test/commands/log_events.h"
 #include "test/commands/program.h"
@@ -48,21 +47,6 @@ class RunFolders : public testing::Test {
   Folder folder_;
 };
 
-// A run that goes on until it is ended.
-class LivingRun {
- public:
-  LivingRun(const std::string& command, const std::string& log, const Variant& variant)
-      : run_(std::async(std::launch::async, [=] { return run_program(2, command, variant); })) {
-    while (run_.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
-      if (read_file(log).find("\"event\":\"step\"") != std::string::npos) break;
-    }
-  }
-  ProgramRun result() { return run_.get(); }
-
- private:
-  std::future<ProgramRun> run_;
-};
-
 TEST_F(RunFolders, WithoutAnOutputEachRunHasOneOfItsOwnAndLatestIsTheNewest) {
   for (const char* name : {"run-1", "run-2"}) {
     const ProgramRun one = run(2, train(1));
@@ -96,11 +80,14 @@ TEST_F(RunFolders, WhatDoesNotBeginLeavesNothing) {
   EXPECT_EQ(names_in(folder_ / "out"), std::set<std::string>{});
 }
 
-// Every command that could write there, while a run lives, with all its processes or only the last of them.
+// Every command that could write there, while a run lives.
 TEST_F(RunFolders, ALivingRunIsHarmedByNothing) {
-  const std::string slow = "--inject-delay action=20 --checkpoint-every 2 ";
-  LivingRun living(train(40, slow + "--output out"), folder_ / "out/log.jsonl",
-                   {.environment = "-C " + folder_.path()});
+  const std::string endless =
+      train(1000000, "--lr-schedule constant --inject-delay action=2 --checkpoint-every 2 --keep 9999");
+  std::istringstream words(endless + " --output out");
+  StartedProgram living(2, {std::istream_iterator<std::string>(words), {}}, folder_.path());
+  const std::vector<pid_t> ranks = living.ranks_that_step(folder_ / "out");
+  ASSERT_EQ(ranks.size(), 2U) << living.result().output;
   for (const char* more :
        {"--output out", "--output out --overwrite", "--output out --resume latest", "--output out --resume auto",
         "--output out --resume out/checkpoints/step-2", "--output ./out/../out"}) {
@@ -108,16 +95,18 @@ TEST_F(RunFolders, ALivingRunIsHarmedByNothing) {
     EXPECT_EQ(other.status, 2) << more << other.output;
     EXPECT_EQ(count(other.output, "a run is alive in this folder (process "), 1) << more << other.output;
   }
-  const ProgramRun evaluated =
-      run(2,
-          "evaluate --init out/checkpoints/step-2/model.bin --val-data train.bin --seq-len 8 --micro-batches 2 "
-          "--micro-batch-size 1 --val-batches 1");
-  EXPECT_TRUE(evaluated.status == 0 || !fs::exists(folder_ / "out/checkpoints/step-2")) << evaluated.output;
-  EXPECT_EQ(run(0, "status out").status, 0);
+  const std::string sizes = " --seq-len 8 --micro-batches 2 --micro-batch-size 1 --val-batches 1";
+  EXPECT_EQ(run(1, "evaluate --init out --val-data train.bin --output out" + sizes).status, 2);
+  EXPECT_EQ(run(2, "evaluate --init out --val-data train.bin" + sizes).status, 0);
+  EXPECT_EQ(run(1, "generate --init out --tokens 2").status, 0);
+  for (const char* reads : {"status out", "report out", "checkpoint out"}) EXPECT_EQ(run(0, reads).status, 0) << reads;
+  ASSERT_FALSE(living.is_over()) << living.result().output;
+  kill(ranks[1], SIGTERM);
   const ProgramRun result = living.result();
-  EXPECT_EQ(result.status, 0) << result.output;
-  EXPECT_EQ(run(1, train(40, "--output alone")).status, 0);
-  EXPECT_EQ(hash("out"), hash("alone"));
+  EXPECT_EQ(result.status, 75) << result.output;
+  const std::string steps = std::to_string(events(read_file(folder_ / "out/log.jsonl"), "step").size());
+  EXPECT_EQ(run(1, train(std::stoi(steps), "--lr-schedule constant --output alone")).status, 0);
+  EXPECT_EQ(read_file(folder_ / "out/model.bin"), read_file(folder_ / "alone/model.bin"));
 }
 
 TEST_F(RunFolders, EvaluationWritesNothingUnlessToldTo) {

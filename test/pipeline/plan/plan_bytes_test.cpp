@@ -107,7 +107,7 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
     }
   };
   run.after_training = [what, threads, replicas = run.replicas](Trainer& trainer) {
-    trainer.generate({1, 2, 3}, 1, {.temperature = 0}, 1, [](std::int32_t) { return true; });
+    trainer.generate(std::vector<std::int32_t>(16, 1), 1, {.temperature = 0}, 1, [](std::int32_t) { return true; });
     const RankPlan& plan = trainer.memory().plan();
     EXPECT_EQ(device->allocated(), plan.total_bytes()) << what << ": allocated during a step";
     ASSERT_EQ(device->blocks().size(), plan.memory.size()) << what;
@@ -178,6 +178,7 @@ TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
       });
       expect_exact("optimistic", [](TrainingRun& run) { run.optimistic = true; });
       expect_exact("muon", [](TrainingRun& run) { run.optimizer = OptimizerKind::muon; });
+      expect_exact("keys and values", [](TrainingRun& run) { run.caches = true; });
       expect_exact("two groups", [](TrainingRun& run) { run.groups = 2; });
       expect_exact("two replicas", [](TrainingRun& run) { run.replicas = 2; });
     }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -182,6 +183,60 @@ TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
   EXPECT_EQ(tokens_of(with_shards({.schedule = "zb-v", .ranks = 4})), shards);
   const std::vector<std::int32_t> two_groups = tokens_of({.micro_batches = 8, .groups = 2});
   EXPECT_EQ(tokens_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups);
+}
+
+// What is generated after training: ids, and the logits that each was drawn from, on the rank that has them.
+struct Generated {
+  std::vector<std::int32_t> ids;
+  std::vector<float> logits;
+};
+
+Generated generated_by(TrainingRun run, const std::vector<std::int32_t>& prompt, std::int64_t count) {
+  Generated all;
+  std::mutex mutex;
+  run.after_training = [&](Trainer& trainer) {
+    Generated mine;
+    for (int text = 0; text < 2; ++text) {  // nothing of the first may be left for the second
+      trainer.generate(prompt, count, {.temperature = 0.8}, 3, [&](std::int32_t id) {
+        mine.ids.push_back(id);
+        const auto* logits = static_cast<const float*>(trainer.memory().next_logits());
+        if (logits != nullptr) mine.logits.insert(mine.logits.end(), logits, logits + run.vocab);
+        return true;
+      });
+    }
+    const std::lock_guard lock(mutex);
+    all.ids = mine.ids;
+    if (!mine.logits.empty()) all.logits = mine.logits;
+  };
+  train(run);
+  return all;
+}
+
+// 16 positions: texts that begin, fill them exactly, and go beyond them, where every position moves with every token.
+TEST(Trainer, GenerationWithACacheHasTheBitsOfGenerationWithout) {
+  const std::vector<std::int32_t> long_prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
+  const auto expect_alike = [&](TrainingRun run, const std::string& what) {
+    for (const auto& [prompt, count] :
+         {std::pair{std::vector<std::int32_t>{5, 7, 11}, 25}, {long_prompt, 3}, {{0}, 1}}) {
+      run.caches = false;
+      const Generated without = generated_by(run, prompt, count);
+      run.caches = true;
+      const Generated with = generated_by(run, prompt, count);
+      ASSERT_EQ(without.logits.size(), static_cast<std::size_t>(2 * count * run.vocab)) << what;
+      EXPECT_EQ(with.ids, without.ids) << what;
+      EXPECT_EQ(std::memcmp(with.logits.data(), without.logits.data(), without.logits.size() * sizeof(float)), 0)
+          << what;
+      EXPECT_EQ(with.logits.size(), without.logits.size()) << what;
+    }
+  };
+  for (const int p : {1, 2, 3}) {
+    expect_alike({.ranks = p, .micro_batches = 2, .rows = 2}, "gpipe p=" + std::to_string(p));
+    expect_alike(with_shards({.schedule = "1f1b", .ranks = p, .micro_batches = 2}), "shards p=" + std::to_string(p));
+  }
+  expect_alike({.ranks = 2, .micro_batches = 2, .threads = 3, .tied = false}, "threads");
+  expect_alike(with_shards({.schedule = "zb-v", .ranks = 2, .replicas = 2}), "zb-v, 2 replicas");
+  expect_alike({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}, "dualpipe");
+  expect_alike({.schedule = "interleaved", .ranks = 2, .micro_batches = 4}, "interleaved");
 }
 
 // Copies of a parameter are compared with their owner's at every hash (Trainer::parameter_hash).

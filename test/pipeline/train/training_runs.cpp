@@ -59,6 +59,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.head = run.head;
   request.recompute = run.recompute;
   request.optimizer = run.optimizer;
+  request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.precision = device.precision();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());

@@ -34,6 +34,7 @@ struct Run {
   int validate_every = 0;  // 0: never
   double grad_clip = 0.5;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  bool caches = false;           // generation keeps keys and values
   bool optimistic = false;       // --optimizer-step optimistic
   int first_step = 0;            // steps that an earlier run has taken
   int stop_after = -1;           // steps taken in all when this run stops; -1: `steps`
