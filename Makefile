@@ -153,6 +153,8 @@ check: test check-emulator mutants
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
+	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
+	  "$(BUILD)/test_pipeline --gtest_also_run_disabled_tests --gtest_filter='SearchProperties.DISABLED_*'" \
 	  $(if $(CUDA_NVCC),'test/scripts/find_cuda_test.sh $(BUILD)/cuda.mk')
 
 # CUDA without a GPU: the host emulator and its own tests.

@@ -102,7 +102,9 @@ Vocabulary find_vocabulary(const PrepareOptions& prepare, const PrepareRequest& 
 
 void say(const PrepareSummary& summary, const Vocabulary& vocabulary) {
   std::string text;
-  const auto files = [](std::size_t n) { return n == 1 ? "" : " and " + std::to_string(n - 1) + " more files"; };
+  const auto files = [](std::size_t n) {
+    return n == 1 ? "" : " and " + counted(static_cast<std::int64_t>(n - 1), "more file");
+  };
   text += summary.files.front() + files(summary.files.size()) + ": " +
           std::to_string(summary.train_tokens + summary.val_tokens) + " tokens of " +
           counted(summary.documents, "document");

@@ -1,6 +1,7 @@
 #include "commands/simulate_schedules.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <stdexcept>
 
 #include "commands/search_watch.h"
@@ -10,6 +11,7 @@
 #include "pipeline/schedule/csv.h"
 #include "pipeline/schedule/flushless.h"
 #include "pipeline/search/search.h"
+#include "pipeline/simulate/periodic.h"
 #include "pipeline/simulate/validate.h"
 
 namespace train_gpt {
@@ -23,8 +25,7 @@ SimulateOptions simulate_options(const Options& options, Detail detail) {
 }
 
 SimulatedSchedule simulate_file(const Options& options, Detail detail) {
-  SimulatedSchedule result{
-      options.pipeline.schedule_file, read_schedule_csv(options.pipeline.schedule_file), {}, {}, {}};
+  SimulatedSchedule result{options.pipeline.schedule_file, read_schedule_csv(options.pipeline.schedule_file), {}, {}};
   const Schedule& schedule = result.schedule;
   const auto check = [&](const char* option, bool given, int wanted, int found, const char* what) {
     if (!given || wanted == found) return;
@@ -49,7 +50,7 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
                                  .micro_batches = options.batch.micro_batches,
                                  .warmup_factor = options.pipeline.warmup_factor,
                                  .steps = kSimulatedSteps};
-  SimulatedSchedule result{name, make_schedule(request), {}, {}, {}};
+  SimulatedSchedule result{name, make_schedule(request), {}, {}};
   validate(result.schedule, costs_of(options));
   SimulateOptions wanted = simulate_options(options, detail);
   wanted.intervals = true;
@@ -65,14 +66,46 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
   return result;
 }
 
+bool lists_are_wanted(const Options& options, Detail detail) {
+  return detail == Detail::intervals || !options.simulate.csv.empty();
+}
+
+std::size_t actions_of(const Schedule& schedule) {
+  std::size_t actions = 0;
+  for (const std::vector<Action>& list : schedule.lists) actions += list.size();
+  return actions;
+}
+
+// Long lists that do not repeat themselves take a while.
+void tell_size(const Schedule& schedule) {
+  constexpr std::size_t kLong = 10'000'000;
+  const std::size_t actions = actions_of(schedule);
+  if (actions < kLong) return;
+  std::fprintf(stderr, "%s: %zu million actions that do not repeat themselves are simulated one by one\n",
+               schedule.name.c_str(), actions / 1'000'000);
+}
+
 SimulatedSchedule simulate_named(const Options& options, const std::string& name, Detail detail) {
   const ScheduleRequest request{.name = name,
                                 .ranks = options.costs.stages,
                                 .micro_batches = options.batch.micro_batches,
                                 .chunks = options.pipeline.chunks_for(name),
                                 .group_size = options.pipeline.group_size_for(name)};
-  SimulatedSchedule result{name, make_schedule(request), {}, {}, {}};
-  result.simulation = simulate(result.schedule, costs_of(options), simulate_options(options, detail));
+  SimulatedSchedule result{name, {}, {}};
+  const SimulateOptions wanted = simulate_options(options, detail);
+  if (lists_are_wanted(options, detail) || violation(request)) {
+    result.schedule = make_schedule(request);
+  } else if (auto found = simulate_by_turns(request, costs_of(options), wanted)) {
+    result.schedule.ranks = request.ranks;
+    result.schedule.micro_batches = request.micro_batches;
+    result.schedule.chunks = request.chunks > 0 ? request.chunks : default_chunks(name);
+    result.simulation = std::move(*found);
+    return result;
+  } else {
+    result.schedule = make_schedule(request);
+    tell_size(result.schedule);
+  }
+  result.simulation = simulate(result.schedule, costs_of(options), wanted);
   return result;
 }
 
@@ -93,7 +126,11 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   request.bidirectional = true;
   SearchResult found = search_schedule(request);
 
-  SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}, {}};
+  SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}};
+  constexpr std::size_t kLong = 4'000'000;
+  const bool drawn = wanted.ascii || !wanted.svg.empty();
+  const bool too_long = !drawn && actions_of(result.schedule) > kLong;
+  if (too_long) detail = Detail::figures;
   result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
   // The bound of the search is one for every order and placement that was allowed, not just for these lists.
   result.simulation.lower_bound = found.lower_bound;
@@ -101,6 +138,9 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
                     std::string("no schedule that --schedule auto may choose has a ") +
                         (by_span ? "span" : "makespan") + " below " + with_digits(found.lower_bound, 7) + " ms",
                     found.searched};
+  if (too_long)
+    result.remarks.emplace_back(
+        "its channels and critical path are left out: the lists have more than 4 million actions");
   if (found.stopped) result.remarks.emplace_back("the search was stopped: this is the best until then");
   return result;
 }

@@ -16,8 +16,9 @@ struct SimulatedSchedule {
   std::string name;  // as it was asked for: a name, auto, or the file
   Schedule schedule;
   Simulation simulation;
-  std::optional<SteadyState> steady;  // of a schedule that never flushes: the simulation is of several steps
-  std::vector<std::string> remarks;   // what `auto` chose and why; notices of the validator
+  std::vector<std::string> remarks;  // what `auto` chose and why; notices of the validator
+  // Of a schedule that never flushes: the simulation is of several steps.
+  std::optional<SteadyState> steady = std::nullopt;
 };
 
 struct SimulatedSchedules {

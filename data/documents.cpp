@@ -33,6 +33,8 @@ void refuse_packed(const std::string& path) {
   }
 }
 
+constexpr std::size_t kShownError = 300;  // of what may quote a whole text
+
 // The field's text, found without keeping what else the row has.
 class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -68,7 +70,7 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
-    error_ = error.what();
+    error_ = std::string(error.what()).substr(0, kShownError);
     return false;
   }
 

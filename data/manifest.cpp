@@ -26,7 +26,9 @@ std::int64_t whole_number(const std::string& path, const Json& object, const cha
   const auto found = object.find(key);
   if (found == object.end()) refuse(path, std::string("has no \"") + key + "\"");
   if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<std::uint64_t>() > INT64_MAX)) {
-    refuse(path, std::string("has a \"") + key + "\" that is no whole number: " + found->dump());
+    // Of a list only what it is: writing one out takes as much stack as it is deep.
+    const std::string shown = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
+    refuse(path, std::string("has a \"") + key + "\" that is no whole number: " + shown);
   }
   return found->get<std::int64_t>();
 }
@@ -89,7 +91,7 @@ std::optional<Manifest> read_manifest(const std::string& token_file) {
   try {
     root = Json::parse(file);
   } catch (const Json::exception& error) {
-    refuse(path, std::string("cannot be read: ") + error.what());
+    refuse(path, "cannot be read: " + std::string(error.what()).substr(0, 300));  // it may quote a whole text
   }
   Manifest manifest = parse(path, root);
   const std::int64_t counted = TokenFile(token_file).token_count();

@@ -28,8 +28,11 @@ std::string read_row(const Json& row, Question& question) {
     question.endings.push_back(ending.get<std::string>());
   }
   // Some copies of HellaSwag have their labels as texts.
-  const Json label = row.value("label", Json());
-  const std::string shown = label.is_string() ? label.get<std::string>() : label.dump();
+  static const Json kNone;
+  const Json& label = row.contains("label") ? row["label"] : kNone;  // a copy of a deep one would take as much stack
+  const std::string shown = label.is_string()           ? label.get<std::string>()
+                            : label.is_number_integer() ? label.dump()
+                                                        : label.type_name();
   const bool digits = !shown.empty() && shown.size() < 4 &&
                       std::all_of(shown.begin(), shown.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   if (!digits || std::stoi(shown) >= static_cast<int>(question.endings.size())) {
@@ -57,7 +60,7 @@ std::vector<Question> read_questions(const std::string& path) {
     try {
       wrong = read_row(Json::parse(line), question);
     } catch (const Json::exception& error) {
-      wrong = std::string("is no JSON: ") + error.what();
+      wrong = "is no JSON: " + std::string(error.what()).substr(0, 300);  // it may quote a whole text
     }
     if (!wrong.empty()) {
       throw std::invalid_argument("--multiple-choice: '" + path + "', line " + std::to_string(number) + ", " + wrong);

@@ -28,6 +28,18 @@ void check_bytes(const Vocabulary& vocabulary, const std::string& path) {
   }
 }
 
+// Throws if one is none, naming the file that it is from.
+void check_patterns(const Vocabulary& vocabulary, bool from_file) {
+  for (const std::string& pattern : vocabulary.patterns) {
+    try {
+      SplitPattern{pattern};
+    } catch (const std::invalid_argument& error) {
+      if (!from_file) throw;
+      refuse_vocabulary(vocabulary.name, "cuts text by a " + std::string(error.what()).substr(0, 300));
+    }
+  }
+}
+
 // The token that ends a text, by the names that it goes by.
 std::int32_t find_end_of_text(const Vocabulary& vocabulary, const std::string& path) {
   for (const char* name : {kEndOfText, "<|end_of_text|>", "</s>"}) {
@@ -90,7 +102,7 @@ Vocabulary read_vocabulary(const std::string& path, const std::string& pattern) 
     vocabulary.patterns = {pattern_named(pattern)};
     vocabulary.json.clear();
   }
-  for (const std::string& one : vocabulary.patterns) SplitPattern{one};  // throws if it is none
+  check_patterns(vocabulary, pattern.empty());
   if (vocabulary.json.empty()) vocabulary.json = tokenizer_json(vocabulary);
   return vocabulary;
 }

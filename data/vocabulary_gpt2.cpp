@@ -14,7 +14,7 @@ void read_tokens(Vocabulary& vocabulary, const std::string& path) {
   try {
     root = nlohmann::json::parse(read_whole_file(path));
   } catch (const nlohmann::json::exception& error) {
-    refuse_vocabulary(path, std::string("is no JSON: ") + error.what());
+    refuse_vocabulary(path, "is no JSON: " + std::string(error.what()).substr(0, 300));  // it may quote a whole text
   }
   if (!root.is_object() || root.empty()) refuse_vocabulary(path, "is no JSON object of tokens and ids");
   for (const auto& [token, id] : root.items()) {

@@ -26,7 +26,7 @@ class Reader {
     try {
       root = Json::parse(vocabulary_.json);
     } catch (const nlohmann::json::exception& error) {
-      refuse(std::string("is no JSON: ") + error.what());
+      refuse("is no JSON: " + std::string(error.what()).substr(0, 300));  // it may quote a whole text
     }
     if (!root.is_object()) refuse("is no JSON object");
     const Json& model = member(root, "model", "");

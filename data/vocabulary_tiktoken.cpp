@@ -23,6 +23,10 @@ constexpr std::array<KnownList, 4> kKnownLists = {{{"r50k_base.tiktoken", "gpt2"
                                                    {"cl100k_base.tiktoken", "cl100k", 100257},
                                                    {"o200k_base.tiktoken", "o200k", 199999}}};
 
+// Looking for the ways to make a token takes a number of steps that grows with the square of its length. OpenAI's
+// longest has 128 bytes.
+constexpr std::size_t kLongestToken = 1024;
+
 const KnownList* known_list(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename();
   const auto found =
@@ -68,6 +72,10 @@ void read_tokens(Vocabulary& vocabulary, const std::string& path) {
     if (!bytes || error != std::errc() || stop != last) {
       refuse_vocabulary(path, "line " + std::to_string(number) + " ('" + std::string(line.substr(0, 80)) +
                                   "') is not a token in base64 and its rank");
+    }
+    if (bytes->size() > kLongestToken) {
+      refuse_vocabulary(path, "line " + std::to_string(number) + " has a token of " + std::to_string(bytes->size()) +
+                                  " bytes; lists have none of more than " + std::to_string(kLongestToken));
     }
     place_token(vocabulary, rank, *bytes, lines, path);
   }

@@ -25,10 +25,6 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements that pass th
 
 using Header = std::array<std::int32_t, kHeaderInts>;
 
-std::int64_t file_bytes(const ModelConfig& config, Precision precision) {
-  return kHeaderBytes + element_count(config) * element_size(precision);
-}
-
 std::int64_t moment_bytes(const ModelConfig& config) { return element_count(config) * std::int64_t{sizeof(float)}; }
 
 Header header_of(const ModelConfig& config, std::int32_t magic, std::int32_t version) {
@@ -171,6 +167,12 @@ ModelFile::ModelFile(const std::string& path) {
   }
 }
 
+std::int64_t model_file_bytes(const ModelConfig& config, Precision precision) {
+  return kHeaderBytes + element_count(config) * element_size(precision);
+}
+
+std::int64_t optimizer_file_bytes(const ModelConfig& config) { return kHeaderBytes + 2 * moment_bytes(config); }
+
 std::vector<std::string> model_files(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -194,7 +196,7 @@ void ModelFile::open_file(const std::string& path) {
   if (!wrong.empty()) throw std::invalid_argument(path + ": " + wrong);
   precision_ = header[1] == 3 ? Precision::fp32 : Precision::bf16;
   check_sizes(path, header, static_cast<std::int64_t>(file_->bytes().size()),
-              [&](const ModelConfig& config) { return file_bytes(config, precision_); });
+              [&](const ModelConfig& config) { return model_file_bytes(config, precision_); });
   config_ = config_of(header);
 }
 
@@ -225,7 +227,7 @@ void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& lay
 
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision) {
   create_file(path, header_of(config, kModelMagic, precision == Precision::fp32 ? 3 : 5),
-              file_bytes(config, precision));
+              model_file_bytes(config, precision));
 }
 
 void write_model_file(const std::string& path, const ModelFile& model, Precision precision) {
@@ -263,7 +265,7 @@ OptimizerFile::OptimizerFile(const std::string& path) : file_(path) {
                                 std::to_string(header[1]) + "; an optimizer file begins with " +
                                 std::to_string(kOptimizerMagic) + " " + std::to_string(kOptimizerVersion));
   check_sizes(path, header, static_cast<std::int64_t>(file_.bytes().size()),
-              [](const ModelConfig& config) { return kHeaderBytes + 2 * moment_bytes(config); });
+              [](const ModelConfig& config) { return optimizer_file_bytes(config); });
   config_ = config_of(header);
   optimizer_ = header[9] == 0 ? OptimizerKind::adamw : OptimizerKind::muon;
 }
@@ -288,7 +290,7 @@ void OptimizerFile::read_arenas(Device& device, float* first, float* second, con
 void create_optimizer_file(const std::string& path, const ModelConfig& config, OptimizerKind optimizer) {
   Header header = header_of(config, kOptimizerMagic, kOptimizerVersion);
   header[9] = optimizer == OptimizerKind::muon ? 1 : 0;
-  create_file(path, header, kHeaderBytes + 2 * moment_bytes(config));
+  create_file(path, header, optimizer_file_bytes(config));
 }
 
 void write_moments(Device& device, const std::string& path, const ModelConfig& config, const ArenaLayout& layout,

@@ -49,6 +49,10 @@ class ModelFile {
 // The files that ModelFile(path) reads; `path` itself where it is no folder.
 std::vector<std::string> model_files(const std::string& path);
 
+// Of the whole files.
+std::int64_t model_file_bytes(const ModelConfig& config, Precision precision);
+std::int64_t optimizer_file_bytes(const ModelConfig& config);
+
 // Writing, by any number of ranks (see range_file.h). Errors: std::runtime_error.
 //
 //   one rank:   create_model_file(path, config, precision);          then a barrier

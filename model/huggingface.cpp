@@ -79,6 +79,11 @@ std::string name_of(TensorKind kind, std::int64_t layer, const std::string& pref
   return prefix + (in_layer ? "h." + std::to_string(layer) + "." : "") + name;
 }
 
+// Where a tensor of ours begins in theirs: shards of the vocabulary follow each other.
+std::int64_t first_element(const ModelConfig& config, const TensorInfo& tensor) {
+  return tensor.shard == 0 ? 0 : vocabulary_shard(config, tensor.shard).begin * config.hidden;
+}
+
 std::int64_t layer_of(const TensorInfo& tensor) { return (tensor.unit - 1) / 2; }
 
 // ---- config.json ----------------------------------------------------------------------------------------------------
@@ -91,7 +96,7 @@ class Settings {
     try {
       json_ = Json::parse(file.bytes().begin(), file.bytes().end());
     } catch (const Json::exception& error) {
-      refuse(std::string("is no JSON: ") + error.what());
+      refuse("is no JSON: " + std::string(error.what()).substr(0, 300));  // it may quote a whole text
     }
     if (!json_.is_object()) refuse("is no JSON object");
   }
@@ -100,7 +105,7 @@ class Settings {
     if (!json_.contains(key)) return otherwise;
     const Json& value = json_[key];
     if (!value.is_number_integer() || value.get<std::int64_t>() < 1 || value.get<std::int64_t>() > INT32_MAX) {
-      refuse(std::string(key) + " is " + value.dump().substr(0, 40) + "; a whole number from 1 on is needed");
+      refuse(std::string(key) + " is " + shown(value) + "; a whole number from 1 on is needed");
     }
     return value.get<std::int64_t>();
   }
@@ -111,8 +116,11 @@ class Settings {
   void require(const char* key, const std::vector<Json>& known) const {
     if (!json_.contains(key) || json_[key].is_null()) return;
     if (std::find(known.begin(), known.end(), json_[key]) != known.end()) return;
-    refuse(std::string(key) + " is " + json_[key].dump().substr(0, 40) + "; only " + known.front().dump() +
-           " is computed here");
+    refuse(std::string(key) + " is " + shown(json_[key]) + "; only " + known.front().dump() + " is computed here");
+  }
+  // Of a list or an object only what it is: writing one out takes as much stack as it is deep.
+  static std::string shown(const Json& value) {
+    return value.is_structured() ? value.type_name() : value.dump().substr(0, 40);
   }
   void refuse [[noreturn]] (const std::string& why) const { throw std::invalid_argument(path_ + ": " + why); }
 
@@ -214,7 +222,7 @@ const StoredTensor& HuggingFaceModel::find(TensorKind kind, std::int64_t layer) 
 
 void HuggingFaceModel::read(float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) const {
   const StoredTensor& stored = find(tensor.kind, layer_of(tensor));
-  if (!keeping(tensor.kind).transposed) return stored.read(out, begin, count);
+  if (!keeping(tensor.kind).transposed) return stored.read(out, first_element(config_, tensor) + begin, count);
   // A row of ours is a column of theirs.
   const auto [rows, columns] = sizes(tensor.kind, config_);
   while (count > 0) {
@@ -235,14 +243,19 @@ void write_huggingface(const std::string& folder, const ModelConfig& config, con
   if (error) throw std::runtime_error(folder + ": the folder cannot be made: " + error.message());
   const std::vector<TensorInfo> ours = model_tensors(config);
   std::vector<TensorToWrite> theirs;
-  for (const TensorInfo& tensor : ours) {
-    theirs.push_back({name_of(tensor.kind, layer_of(tensor), "transformer."), kept_shape(tensor.kind, config)});
+  std::vector<std::size_t> first;  // of ours that a tensor of theirs is made of; its other shards follow
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].shard > 0) continue;
+    theirs.push_back({name_of(ours[i].kind, layer_of(ours[i]), "transformer."), kept_shape(ours[i].kind, config)});
+    first.push_back(i);
   }
   write_safetensors(folder, theirs, settings.as_bf16, settings.shard_bytes, [&](std::size_t i) {
-    const TensorInfo& tensor = ours[i];
+    const TensorInfo& tensor = ours[first[i]];
     const auto [rows, columns] = sizes(tensor.kind, config);
     std::vector<float> values(static_cast<std::size_t>(std::max<std::int64_t>(1, rows) * columns));
-    read(values.data(), tensor, 0, static_cast<std::int64_t>(values.size()));
+    for (std::size_t k = first[i]; k == first[i] || (k < ours.size() && ours[k].shard > 0); ++k) {
+      read(values.data() + first_element(config, ours[k]), ours[k], 0, elements_before_padding(config, ours[k]));
+    }
     if (!keeping(tensor.kind).transposed) return values;
     std::vector<float> transposed(values.size());
     for (std::int64_t row = 0; row < rows; ++row) {

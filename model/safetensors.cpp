@@ -29,7 +29,7 @@ Json parse(const std::string& path, std::string_view text, const std::string& wh
     if (!json.is_object()) refuse(path, what + " is no JSON object");
     return json;
   } catch (const Json::exception& error) {
-    refuse(path, what + " is no JSON: " + error.what());
+    refuse(path, what + " is no JSON: " + std::string(error.what()).substr(0, 300));  // it may quote a whole text
   }
 }
 
@@ -52,7 +52,9 @@ TensorDtype dtype_of(const std::string& name) {
 std::int64_t number_in(const Json& list, std::size_t i, const std::string& path, const std::string& where) {
   const Json& number = list[i];
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() > INT64_MAX) {
-    refuse(path, where + " has " + number.dump().substr(0, 40) + " where a number of elements or bytes should be");
+    // Of a list only what it is: writing one out takes as much stack as it is deep.
+    const std::string shown = number.is_structured() ? number.type_name() : number.dump().substr(0, 40);
+    refuse(path, where + " has " + shown + " where a number of elements or bytes should be");
   }
   return number.get<std::int64_t>();
 }

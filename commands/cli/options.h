@@ -101,13 +101,13 @@ struct OptimizerOptions {
 constexpr int kLargestThreads = 1024;  // per rank
 
 struct RunOptions {
-  std::int64_t steps = 1000;      // in total, also after a resume
-  std::int64_t val_every = 100;   // steps; 0: only after the last. Without val_data: never
-  std::int64_t val_batches = 4;   // of rows() rows
-  std::int64_t eval_every = 0;    // steps, of multiple_choice; 0: only after the last
-  std::int64_t sample_every = 0;  // steps; 0: never
-  std::string output;             // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
-  bool overwrite = false;         // give up the run that is in `output`
+  std::int64_t steps = 1000;                // in total, also after a resume
+  std::int64_t val_every = 100;             // steps; 0: only after the last. Without val_data: never
+  std::optional<std::int64_t> val_batches;  // of a step's rows; none: four, or as many as there are
+  std::int64_t eval_every = 0;              // steps, of multiple_choice; 0: only after the last
+  std::int64_t sample_every = 0;            // steps; 0: never
+  std::string output;      // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
+  bool overwrite = false;  // give up the run that is in `output`
   std::int64_t checkpoint_every = 0;  // steps; 0: see the next
   double checkpoint_seconds = 900;    // between checkpoints; 0: none but by steps and after the last
   double time_limit = 0;              // seconds of the whole program; 0: none

@@ -72,13 +72,15 @@ Saving BestModel::saving(std::int64_t step, double loss, const std::optional<Tok
   loss_ = loss;
   return {.folder = folder(),
           .moments = false,
-          .seal = [&tokenizer, record = BestRecord{step, loss, measure_}](const std::string& partial, const auto&) {
-            keep_tokenizer(tokenizer, partial);
-            TemporaryFile file(partial + "/" + kRecord);
-            file.append(record_text(record));
-            file.flush();
-            file.commit();
-          }};
+          .seal =
+              [&tokenizer, record = BestRecord{step, loss, measure_}](const std::string& partial, const auto&) {
+                keep_tokenizer(tokenizer, partial);
+                TemporaryFile file(partial + "/" + kRecord);
+                file.append(record_text(record));
+                file.flush();
+                file.commit();
+              },
+          .told = "the best model so far, after " + counted(step, "update") + ", is in " + folder()};
 }
 
 std::string validation_measure(const TokenDataset& data, std::int64_t batches, std::int64_t rows) {

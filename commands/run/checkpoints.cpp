@@ -178,7 +178,8 @@ Saving checkpoint_saving(const std::string& output, CheckpointManifest manifest,
               [=, run = manifest.run] {
                 remove_older(output, run, keep, folder);
                 remove_overwritten(output);
-              }};
+              },
+          .told = "checkpoint written to " + folder};
 }
 
 FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, const std::string& output) {

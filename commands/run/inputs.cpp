@@ -1,8 +1,10 @@
 #include "commands/run/inputs.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/disk_space.h"
 #include "commands/run/results.h"
 #include "commands/run/run_tokenizer.h"
 #include "model/range_file.h"
@@ -67,7 +69,10 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   }
   if (!options.data.val_data.empty()) {
     inputs.val_data.emplace(options.data.val_data, "--val-data", batch.seq_len, inputs.model.vocab);
-    inputs.val_data->require_batches(options.run.val_batches, batch.step_rows());
+    constexpr std::int64_t kUsual = 4;
+    const std::int64_t there = inputs.val_data->window_count() / batch.step_rows();
+    inputs.val_batches = options.run.val_batches.value_or(std::clamp<std::int64_t>(there, 1, kUsual));
+    inputs.val_data->require_batches(inputs.val_batches, batch.step_rows());
   }
   if (!session.is_timed()) open_tokenizer(options, inputs);
   optimizer_settings(options);
@@ -122,6 +127,14 @@ RunInputs open_inputs(Session& session, const Options& options, RunFolder* folde
   session.together([&] { open_files(session, options, inputs); });
   session.agree([&] { return files_seen(options, inputs); });
   if (!options.run.resume.empty()) choose_checkpoint(session, options, inputs);
+  if (options.command == Command::train && !session.is_timed()) {
+    session.together([&] {
+      if (!session.is_first()) return;
+      const DiskSpace space = disk_space(options.run.output, options.run);
+      for (std::string& note : check_disk_space(space, options.run, inputs.model, inputs.val_data.has_value()))
+        inputs.notices.push_back(std::move(note));
+    });
+  }
   return inputs;
 }
 

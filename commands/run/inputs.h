@@ -23,6 +23,7 @@ struct RunInputs {
   std::optional<Schedule> named;  // none: --schedule auto
   std::optional<TokenDataset> train_data;
   std::optional<TokenDataset> val_data;
+  std::int64_t val_batches = 0;        // of it
   std::optional<Tokenizer> tokenizer;  // of the data, or of --init; none: ids are shown as numbers
   std::vector<Question> questions;     // --multiple-choice
   CheckpointManifest manifest;         // of this run, for its checkpoints

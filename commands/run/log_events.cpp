@@ -76,6 +76,7 @@ Event plan_event(const Plan& plan, const Simulation& predicted, std::optional<do
     for (const MemoryLine& line : rank.memory) memory[line.name] = line.bytes;
     ranks.push_back({{"rank", rank.rank},
                      {"bytes", rank.total_bytes()},
+                     {"copy_bytes", rank.copy_bytes},
                      {"live_micro_batches", rank.live_micro_batches},
                      {"memory", memory}});
   }

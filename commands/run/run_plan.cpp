@@ -1,5 +1,9 @@
 #include "commands/run/run_plan.h"
 
+#include <algorithm>
+
+#include "pipeline/plan/plan_bytes.h"
+
 namespace train_gpt {
 namespace {
 
@@ -29,6 +33,38 @@ CostModel find_costs(Session& session, const Options& options, const RunInputs& 
   return cost_model(profile, inputs.model, p, "measured at start-up");
 }
 
+// Whether every rank of this host may have a copy of its parameters and moments beside its plan.
+bool copies_fit(const Session& session, const Plan& plan, std::int64_t memory_limit) {
+  constexpr std::int64_t kPartForCopies = 2;  // of the memory of a host whose ranks compute on GPUs
+  std::int64_t copies = 0, plans = 0;
+  for (const int member : session.host().members) {
+    const RankPlan& rank = plan.ranks[static_cast<std::size_t>(member) % plan.ranks.size()];
+    copies += copy_bytes_of(rank);
+    plans += rank.total_bytes();
+    if (session.on_gpus() || memory_limit == 0) continue;
+    if (rank.total_bytes() + copy_bytes_of(rank) > memory_limit) return false;
+  }
+  if (session.on_gpus()) return copies <= session.memory_of_host() / kPartForCopies;
+  return plans + copies <= session.memory_of_host();
+}
+
+// A copy of the state, from which checkpoints are written beside training, where all ranks have room for it.
+// Collective.
+void add_copies(Session& session, const Options& options, RunPlan& plan) {
+  std::vector<double> without(1, copies_fit(session, plan.plan(), options.pipeline.memory_limit) ? 0.0 : 1.0);
+  session.world().all_reduce_host(without);
+  std::int64_t most = 0;
+  for (RankPlan& rank : plan.choice.plan.ranks) {
+    most = std::max(most, copy_bytes_of(rank));
+    if (without[0] == 0) rank.copy_bytes = copy_bytes_of(rank);
+  }
+  if (without[0] == 0) return;
+  plan.notice =
+      "training waits while checkpoints are written: a copy of parameters and moments beside the plan, from "
+      "which they could be written meanwhile, would take up to " +
+      format_bytes(most) + " of a rank, more than there is";
+}
+
 }  // namespace
 
 RunPlan plan_run(Session& session, const Options& options, const RunInputs& inputs) {
@@ -47,6 +83,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     check_host_memory(plan.plan(), session.host().members, session.host_memory());
     if (session.on_gpus()) check_gpu_memory(plan.plan(), session.memory_per_rank());
   });
+  if (options.command == Command::train && !session.is_timed()) add_copies(session, options, plan);
   return plan;
 }
 

@@ -9,6 +9,7 @@ namespace train_gpt {
 struct RunPlan {
   CostModel unit_costs;
   Choice choice;
+  std::string notice;  // for people; empty: none
 
   const Plan& plan() const { return choice.plan; }
   const Schedule& schedule() const { return choice.plan.request.schedule; }

@@ -1,34 +1,62 @@
 #include "commands/run/saving.h"
 
-#include <filesystem>
 #include <stdexcept>
 
 #include "commands/run/folder_swap.h"
+#include "model/checkpoint.h"
+#include "model/file_checksum.h"
+#include "model/optimizer.h"
+#include "model/range_file.h"
 #include "pipeline/train/file_agreement.h"
 
 namespace train_gpt {
 
-void save(Trainer& trainer, Communicator& world, const Saving& saving) {
-  const std::string partial = saving.folder + kPartial;
+std::vector<SavedFile> files_of(const Saving& saving, const ModelConfig& model) {
+  std::vector<SavedFile> files = {{kModelName, model_file_bytes(model, Precision::fp32), {}}};
+  if (saving.moments) files.push_back({kOptimizerName, optimizer_file_bytes(model), {}});
+  return files;
+}
+
+void read_back(SavedFile& file, const std::string& path, int rank, int ranks) {
+  const auto fail = [&](const std::string& why) {
+    throw std::runtime_error(path + ": cannot be read back by rank " + std::to_string(rank) +
+                             "; do all ranks share this folder? " + why);
+  };
+  try {
+    const auto bytes = static_cast<std::int64_t>(MappedFile(path).bytes().size());
+    if (bytes != file.bytes) fail("It has " + std::to_string(bytes) + " bytes");
+    file.hashes = block_hashes(path, rank, ranks);
+  } catch (const std::invalid_argument& error) {
+    fail(error.what());
+  }
+}
+
+std::vector<CheckpointManifest::File> checksums_of(Communicator& world, const std::vector<SavedFile>& files) {
+  std::vector<CheckpointManifest::File> all;
+  for (const SavedFile& file : files) {
+    std::vector<std::uint64_t> hashes = file.hashes;
+    merge_hashes(world, hashes);
+    all.push_back({file.name, file.bytes, combined_hash(hashes)});
+  }
+  return all;
+}
+
+void complete(const Saving& saving, const std::vector<CheckpointManifest::File>& files) {
+  saving.seal(saving.folder + kPartial, files);
+  take_place(saving.folder);
+  saving.afterwards();
+}
+
+void save(Trainer& trainer, Communicator& world, const ModelConfig& model, const Saving& saving) {
+  const std::string partial = saving.folder + kPartial + "/";
   if (world.rank() == 0) make_partial(saving.folder);
   world.barrier();
-  trainer.save(partial + "/" + kModelName, Precision::fp32);
-  if (saving.moments) trainer.save_moments(partial + "/" + kOptimizerName);
-  std::vector<CheckpointManifest::File> files;
-  for (const char* name : {kModelName, kOptimizerName}) {
-    if (name == kOptimizerName && !saving.moments) continue;
-    const std::string path = partial + "/" + name;
-    const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
-    files.push_back({name, bytes, file_checksum(world, path, bytes)});
-    if (files.back().checksum.empty()) {
-      throw std::runtime_error(path + ": cannot be read back by all ranks; do they share this folder?");
-    }
-  }
-  if (world.rank() == 0) {
-    saving.seal(partial, files);
-    take_place(saving.folder);
-    saving.afterwards();
-  }
+  trainer.save(partial + kModelName, Precision::fp32);
+  if (saving.moments) trainer.save_moments(partial + kOptimizerName);
+  std::vector<SavedFile> files = files_of(saving, model);
+  for (SavedFile& file : files) read_back(file, partial + file.name, world.rank(), world.size());
+  const std::vector<CheckpointManifest::File> written = checksums_of(world, files);
+  if (world.rank() == 0) complete(saving, written);
   world.barrier();
 }
 

@@ -183,13 +183,14 @@ Session::Session(const Options& options) : before_mpi_(options) {
   });
   // Ranks that sum in different ways would make results depend on who computed what.
   agree([&] { return std::vector<Seen>{{"the arithmetic", to_string(device_->arithmetic())}}; });
+  memory_of_host_ = usable_host_memory();
   if (!everywhere_gpus) {
     if (!timed_) {
       const cpu::ProductSpeed speed = cpu::measure_product_speed();
       product_flops_ = speed.reached * 1e9 * std::min(threads, cores);
       resources_.insert(std::min(resources_.size(), resources_.find('\n')), speed_line(speed));
     }
-    host_memory_ = usable_host_memory();
+    host_memory_ = memory_of_host_;
     memory_per_rank_ = least_of_all(*world_, host_memory_ / host_.ranks);
   }
   connect_gpus();

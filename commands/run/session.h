@@ -32,6 +32,8 @@ class Session {
   const HostPlace& host() const { return host_; }
   // What this job may use of this host's memory. 0 where it computes on GPUs.
   std::int64_t host_memory() const { return host_memory_; }
+  // All of it, whatever computes.
+  std::int64_t memory_of_host() const { return memory_of_host_; }
   // What the plan of a rank may take: of its share of its host's memory, or of its GPU's. The least of all ranks.
   std::int64_t memory_per_rank() const { return memory_per_rank_; }
   bool on_gpus() const { return host_memory_ == 0; }
@@ -72,6 +74,7 @@ class Session {
   DelaySpec delays_;
   HostPlace host_;
   bool timed_ = false;
+  std::int64_t memory_of_host_ = 0;
   std::int64_t host_memory_ = 0;
   std::int64_t memory_per_rank_ = 0;
   std::string resources_;

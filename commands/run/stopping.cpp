@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kTime = kStopSignals.size();
 constexpr std::size_t kJobEnd = kTime + 1;
 constexpr std::size_t kCheckpoint = kTime + 2;
-static_assert(kCheckpoint < kVotes);
+static_assert(kCheckpoint < kSavingIsReady && kSavingIsReady < kVotes);
 
 constexpr double kJobReserveSeconds = 60;        // for the model file, and whatever the batch system's clock does
 constexpr double kLargestShareOfWriting = 0.02;  // of the time
@@ -66,12 +66,16 @@ Stopping::Verdict Stopping::read(const Votes& sums, const std::string& earlier) 
 
 bool Stopping::checkpoint_is_due() const {
   if (run_.checkpoint_seconds <= 0) return false;
-  const double pace = std::max(run_.checkpoint_seconds, checkpoint_seconds_ / kLargestShareOfWriting);
+  const double pace = std::max(run_.checkpoint_seconds, still_seconds_ / kLargestShareOfWriting);
   return monotonic_seconds() - last_checkpoint_ >= pace;
 }
 
-void Stopping::checkpoint_took(double seconds) {
-  checkpoint_seconds_ = seconds;
+void Stopping::checkpoint_took(double still, double whole) {
+  still_seconds_ = still;
+  checkpoint_seconds_ = whole;
+}
+
+void Stopping::checkpoint_begins() {
   last_checkpoint_ = monotonic_seconds();
   std::error_code ignored;
   if (first_) std::filesystem::remove(request_file(run_.output), ignored);

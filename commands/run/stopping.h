@@ -14,6 +14,9 @@ namespace train_gpt {
 // Exit status of a run that was stopped and has left what it can go on from (EX_TEMPFAIL of sysexits.h: try again).
 inline constexpr int kStopped = 75;
 
+// The place in Votes that is not this class's: the rank is ready for the next stage of a save (background_saving.h).
+inline constexpr std::size_t kSavingIsReady = kVotes - 1;
+
 class Stopping {
  public:
   // begun: monotonic_seconds() when the program started. Throws std::invalid_argument if SLURM_JOB_END_TIME is no time.
@@ -30,7 +33,9 @@ class Stopping {
 
   // What time limits and the pace of checkpoints go by.
   void step_took(double seconds) { step_seconds_ = seconds; }
-  void checkpoint_took(double seconds);
+  void checkpoint_begins();
+  // `still`: seconds that training stood still for it, or would have without the copy; `whole`: until it was there.
+  void checkpoint_took(double still, double whole);
 
  private:
   bool checkpoint_is_due() const;
@@ -40,7 +45,8 @@ class Stopping {
   double begun_;
   double job_ends_ = 0;  // on the clock of monotonic_seconds(); 0: no known end
   double step_seconds_ = 0;
-  double checkpoint_seconds_ = 0;  // that training stood still for the last one
+  double still_seconds_ = 0;       // of the last checkpoint
+  double checkpoint_seconds_ = 0;  // until it was there
   double last_checkpoint_;
 };
 

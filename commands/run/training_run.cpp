@@ -14,6 +14,7 @@
 #include "commands/run/ids_as_text.h"
 #include "commands/run/multiple_choice.h"
 #include "commands/run/overwritten.h"
+#include "commands/run/run_saves.h"
 #include "commands/run/run_tokenizer.h"
 #include "commands/run/step_meter.h"
 #include "data/sample_order.h"
@@ -51,7 +52,7 @@ double bytes_per_target(const TokenDataset& data, std::int64_t windows, const To
 // The loss in bits over the bytes of the same text: what models of different tokenizers can be compared by.
 std::optional<double> bits_per_byte(const TrainingRun& run, double loss) {
   if (!run.inputs.tokenizer) return std::nullopt;
-  const std::int64_t windows = run.options.run.val_batches * run.plan.request.batch.step_rows();
+  const std::int64_t windows = run.inputs.val_batches * run.plan.request.batch.step_rows();
   const double bytes = bytes_per_target(*run.inputs.val_data, windows, *run.inputs.tokenizer);
   if (bytes == 0) return std::nullopt;
   return loss / std::log(2.0) / bytes;
@@ -64,23 +65,15 @@ double validate(TrainingRun& run, std::int64_t step) {
   run.state->set_stepping(true);
   Batch batch;
   double sum = 0;
-  for (std::int64_t k = 0; k < run.options.run.val_batches; ++k) {
+  for (std::int64_t k = 0; k < run.inputs.val_batches; ++k) {
     run.trainer->read_batch(
         batch, [&](std::int32_t* out, std::int64_t row) { data.read_inputs(out, k * rows + row); },
         [&](std::int32_t* out, std::int64_t row) { data.read_targets(out, k * rows + row); });
     sum += run.trainer->validate(batch);
   }
   run.state->set_stepping(false);
-  const double loss = sum / static_cast<double>(run.options.run.val_batches);
+  const double loss = sum / static_cast<double>(run.inputs.val_batches);
   run.log->validation(step, loss, bits_per_byte(run, loss));
-  return loss;
-}
-
-double validate_and_keep_best(TrainingRun& run, std::int64_t step) {
-  const double loss = validate(run, step);
-  if (step == 0 || !run.best->is_better(loss)) return loss;  // what it began with is no result
-  save(*run.trainer, run.session.world(), run.best->saving(step, loss, run.inputs.tokenizer));
-  run.log->text("the best model so far, kept in " + run.best->folder());
   return loss;
 }
 
@@ -105,19 +98,12 @@ void answer(TrainingRun& run, std::int64_t step) {
   run.log->multiple_choice(step, result);
 }
 
-void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss) {
-  const double begin = monotonic_seconds();
-  CheckpointManifest manifest = run.inputs.manifest;
-  manifest.step = steps_taken;
-  if (std::isfinite(loss)) manifest.loss = loss;
-  ++run.inputs.manifest.counter;
-  manifest.parameter_hash = run.trainer->parameter_hash();
-  const RunOptions& wanted = run.options.run;
-  if (run.session.is_first()) remove_left_overs(wanted.output);
-  const Saving saving = checkpoint_saving(wanted.output, manifest, wanted.keep, run.inputs.tokenizer);
-  save(*run.trainer, run.session.world(), saving);
-  run.stopping.checkpoint_took(monotonic_seconds() - begin);
-  run.log->text("checkpoint written to " + saving.folder);
+double validate_and_keep_best(TrainingRun& run, std::int64_t step) {
+  const double loss = validate(run, step);
+  if (step > 0 && run.best->is_better(loss)) {  // what it began with is no result
+    save_best(run, step, loss, /*goes_on=*/step < run.options.run.steps);
+  }
+  return loss;
 }
 
 void save_model(TrainingRun& run) {
@@ -163,6 +149,7 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
     run.log->failed(failure.what());
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
+    finish_saving(run);
     if (run.session.is_first()) {
       const std::string newest = newest_checkpoint(run.options.run.output);
       std::fprintf(stderr, "train_gpt: error: %s%s\n", printable(failure.what()).c_str(),
@@ -254,10 +241,11 @@ int train(TrainingRun& run) try {
     run.stopping.step_took(result.ms / 1000);
     verdict = run.stopping.read(result.votes, verdict.stop);
     redone_steps += result.redone ? 1 : 0;
+    go_on_saving(run, result.votes);
     // An optimistic step may have begun the next one, which is then the last.
     const bool ends = last || (!verdict.stop.empty() && !goes_ahead);
     if (run.computes() && (saves || ends || (verdict.checkpoint && !goes_ahead))) {
-      save_checkpoint(run, step + 1, loss);
+      save_checkpoint(run, step + 1, loss, /*goes_on=*/!ends);
       verdict.checkpoint = false;
     }
     if (ends && step + 1 < wanted.steps) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "commands/run/background_saving.h"
 #include "commands/run/best_model.h"
 #include "commands/run/inputs.h"
 #include "commands/run/log.h"
@@ -34,6 +35,13 @@ struct TrainingRun {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Watchdog> watchdog;
   std::optional<BestModel> best;  // of a run that trains and validates
+  std::unique_ptr<StateCopy> copy;
+  std::unique_ptr<BackgroundSaving> background;  // null: training waits for what is written (run_saves.h)
+  struct {
+    bool is_checkpoint = false;
+    double since = 0;  // monotonic_seconds()
+    double still = 0;  // seconds that training stood still for it
+  } under_way;         // of `background`
   Stopping stopping;
   Simulation predicted;  // by what the stages cost in place
 

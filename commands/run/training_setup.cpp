@@ -1,4 +1,5 @@
 // From inputs and plan to a rank that is ready to step: memory, parameters, hooks, prediction.
+#include <algorithm>
 #include <cstdio>
 #include <numeric>
 
@@ -13,19 +14,23 @@
 namespace train_gpt {
 namespace {
 
-// The costs of a rank on its own decide nothing, so they are not measured: what operation counts say, at the speed that
-// matrix products have here.
-void scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
+// What operation counts say, at the speed that matrix products have here. Returns the milliseconds of a micro-batch.
+double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
   const auto flops =
       static_cast<double>(flops_per_token(request.model, request.batch.seq_len) * request.batch.micro_batch_tokens());
   double sum = 0;
   for (const auto* kind : {&costs.forward, &costs.input, &costs.weight}) sum += std::reduce(kind->begin(), kind->end());
-  if (sum <= 0) return;
+  if (sum <= 0) return 0;
   const double factor = flops / flops_per_second * 1000 / sum;
   for (auto* kind : {&costs.forward, &costs.input, &costs.weight, &costs.fused}) {
     for (double& ms : *kind) ms *= factor;
   }
+  return sum * factor;
 }
+
+// The costs of a rank on its own decide nothing. Where a micro-batch takes longer than this they are not measured
+// either; below it measuring is over at once, and small products are far from the speed of large ones.
+constexpr double kNotMeasuredFromMs = 100;
 
 }  // namespace
 
@@ -43,12 +48,20 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   groups = make_groups(session.world(), inputs.layout, plan);
   session.together(
       [&] { trainer = std::make_unique<Trainer>(session.device(), groups, plan, optimizer_settings(options)); });
+  const auto& ranks = plan.ranks;
+  if (std::any_of(ranks.begin(), ranks.end(), [](const RankPlan& rank) { return rank.copy_bytes > 0; })) {
+    session.together([&] {
+      copy = std::make_unique<StateCopy>(session.device(), trainer->memory(), inputs.model, groups.owns_parameters());
+      background = std::make_unique<BackgroundSaving>(session.world(), *copy, inputs.model);
+    });
+  }
   trainer->open();
   install_hooks();
   if (trains()) log->start(start_facts(), options);
   if (inputs.folder != nullptr) log->text("run " + inputs.folder->run() + " in " + inputs.folder->path());
   log->text(session.resources());
   log->text(model_line(inputs.model, plan.request.batch));
+  if (!decided.notice.empty()) inputs.notices.push_back(decided.notice);
   for (const std::string& notice : inputs.notices) log->essential("note: " + notice);
   if (!decided.choice.schedule_reason.empty()) log->text(decided.choice.schedule_reason);
   log->text(partition_table(decided.choice, decided.unit_costs));
@@ -58,7 +71,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   if (trains() && inputs.val_data) {
     session.together([&] {
       best.emplace(options.run.output,
-                   validation_measure(*inputs.val_data, options.run.val_batches, plan.request.batch.step_rows()));
+                   validation_measure(*inputs.val_data, inputs.val_batches, plan.request.batch.step_rows()));
     });
     best->find(session.world());
   }
@@ -103,7 +116,11 @@ void TrainingRun::install_hooks() {
                                         [this] { return trainer->doing(); });
   trainer->set_hooks([this] { watchdog->while_computing(); }, [this] { watchdog->while_waiting(); });
   trainer->set_max_skipped(options.run.max_skipped);
-  trainer->set_votes([this] { return stopping.votes(); });
+  trainer->set_votes([this] {
+    Votes votes = stopping.votes();
+    votes[kSavingIsReady] = background && background->ready() ? 1 : 0;
+    return votes;
+  });
   ActionDelays delays(session.delays(), session.world().rank());
   const bool timed = session.is_timed();
   if (!timed && !delays.any()) return;
@@ -122,9 +139,10 @@ void TrainingRun::install_hooks() {
 void TrainingRun::predict() {
   StageCosts stage_costs = decided.choice.costs;
   const bool one_rank = plan.ranks.size() == 1;
-  if (one_rank && session.product_flops() && options.pipeline.profile.empty()) {
-    scale_to_speed(stage_costs, plan.request, *session.product_flops());
-  } else if (plan.request.computes && options.pipeline.profile.empty()) {
+  const bool measures = plan.request.computes && options.pipeline.profile.empty();
+  const bool is_slow = measures && one_rank && session.product_flops() &&
+                       scale_to_speed(stage_costs, plan.request, *session.product_flops()) > kNotMeasuredFromMs;
+  if (measures && !is_slow) {
     const StageCosts measured = trainer->measure_stages();
     stage_costs.forward = measured.forward;
     stage_costs.input = measured.input;

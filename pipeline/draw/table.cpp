@@ -16,11 +16,12 @@ double largest(const std::vector<double>& values) {
   return values.empty() ? 0.0 : *std::max_element(values.begin(), values.end());
 }
 
-// Fewest receive slots with which no channel slows a sender down; a channel has at least two.
-int slots(const Simulation& simulation) {
+// Fewest receive slots with which no channel slows a sender down; a channel has at least two. "-": not looked at.
+std::string slots(const Simulation& simulation) {
+  if (simulation.channels.empty() && simulation.messages > 0) return "-";
   int result = 2;
   for (const ChannelLoad& load : simulation.channels) result = std::max(result, load.longest_queue);
-  return result;
+  return std::to_string(result);
 }
 
 void leave_out_middle(Rows& rows, int most) {
@@ -86,7 +87,7 @@ std::string compare_table(const std::vector<ComparedSchedule>& schedules, bool b
                     with_digits(simulation.span, 7), percent(simulation.bubble_span),
                     with_digits(simulation.lower_bound, 7), with_digits(largest(simulation.peak_live), 5),
                     with_digits(largest(simulation.peak_pending_weight), 5), std::to_string(simulation.messages),
-                    std::to_string(slots(simulation))});
+                    slots(simulation)});
   }
   const std::string legend = by_span ? "* smallest span\n" : "* smallest makespan\n";
   return draw_table(rows) + (schedules.size() > 1 ? legend : "");

@@ -151,6 +151,7 @@ struct RankPlan {
   MicroBatches losses;             // those whose losses it computes: it has the last part
   bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
+  std::int64_t copy_bytes = 0;     // of parameters and moments in the host's memory, for checkpoints; 0: no copy
   int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
 
   const StagePlan& stage_plan(int stage) const;
@@ -180,6 +181,9 @@ struct UnitRange {
   int last = 0;
 };
 std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& partition);
+
+// What a copy of a rank's parameters and moments takes. All that a plan decides is decided without it.
+std::int64_t copy_bytes_of(const RankPlan& rank);
 
 // The table printed before training: one column per rank (ranks that are alike share one), one row per kind of memory.
 std::string memory_table(const Plan& plan);

@@ -119,6 +119,11 @@ std::int64_t RankPlan::total_bytes() const {
   return total;
 }
 
+std::int64_t copy_bytes_of(const RankPlan& rank) {
+  return rank.bytes_of(MemoryUse::parameters) + rank.bytes_of(MemoryUse::first_moment) +
+         rank.bytes_of(MemoryUse::second_moment);
+}
+
 namespace {
 
 std::string cell(const RankPlan& rank, const std::string& name) {
@@ -166,6 +171,9 @@ std::string memory_table(const Plan& plan) {
   row("live micro-batches", [](const RankPlan& r) { return std::to_string(r.live_micro_batches); });
   for (const std::string& name : names) row(name, [&](const RankPlan& r) { return cell(r, name); });
   row("total", [](const RankPlan& r) { return format_bytes(r.total_bytes()); });
+  if (std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& r) { return r.copy_bytes > 0; })) {
+    row("checkpoint copy, on host", [](const RankPlan& r) { return format_bytes(r.copy_bytes); });
+  }
   if (columns < plan.ranks.size()) {
     const auto largest =
         std::max_element(plan.ranks.begin(), plan.ranks.end(),

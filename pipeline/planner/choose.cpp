@@ -1,7 +1,9 @@
 #include "pipeline/planner/choose.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/partition_search.h"
@@ -93,7 +95,7 @@ class Candidates {
 
   Simulation simulated(bool details) const {
     SimulateOptions options;
-    options.intervals = options.channels = details;
+    options.intervals = options.channels = options.bound_and_memory = details;
     return simulate(plan_request_.schedule, costs(), options);
   }
 
@@ -146,9 +148,19 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
 
 enum class Refine : std::uint8_t { no, yes };  // the cut by simulated steps, see refine_partition()
 
+// The fastest cuts without regard to memory: they follow from the placement alone, and take long to find.
+using FastestCuts = std::map<std::pair<Placement::Kind, int>, std::optional<Cut>>;
+
+const std::optional<Cut>& fastest_cut(const CutProblem& problem, FastestCuts& known) {
+  const auto [entry, fresh] = known.try_emplace({problem.placement.kind, problem.placement.chunks});
+  if (fresh) entry->second = fastest_cut(problem);
+  return entry->second;
+}
+
 // Uniform, as listed, or the best of three, refined: the cut whose slowest rank is fastest, the one into stages of
 // equal time, and the uniform one.
-Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head, Refine refine) {
+Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head, Refine refine,
+                  FastestCuts& cuts) {
   Candidates candidates(request, schedule, head);
   const ModelConfig& model = request.base.model;
   const int depth = schedule.placement.depth();
@@ -163,7 +175,7 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
   const double uniform_makespan = candidates.makespan(uniform);
   CutProblem problem = cut_problem(request, schedule.placement);
   std::vector<Partition> starts = {uniform, even_cut(problem.unit_ms, depth)};
-  if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
+  if (const auto& cut = fastest_cut(problem, cuts)) starts.push_back(cut->partition);
   if (request.memory_limit > 0) {
     candidates.add_memory_limits(problem, uniform);
     if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
@@ -191,12 +203,13 @@ bool better(const Choice& a, const Choice& b) {
 }
 
 // The cut and the form of the head for one schedule.
-Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule, Refine refine = Refine::yes) {
+Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule, FastestCuts& cuts,
+                           Refine refine = Refine::yes) {
   const bool free = !request.head && !request.costs.given && request.base.training;
-  if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed), refine);
-  Choice streamed = choose_cut(request, schedule, HeadForm::streamed, refine);
+  if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed), refine, cuts);
+  Choice streamed = choose_cut(request, schedule, HeadForm::streamed, refine, cuts);
   if (head_text(streamed.plan) != "streamed") return streamed;  // no stage has the whole head: there is one form
-  Choice stored = choose_cut(request, schedule, HeadForm::stored, refine);
+  Choice stored = choose_cut(request, schedule, HeadForm::stored, refine, cuts);
   const bool too_large = request.device_bytes > 0 && largest_rank(stored.plan) > request.device_bytes;
   const bool shorter = stored.predicted.makespan < kWorthMemory * streamed.predicted.makespan;
   const bool worth_it = streamed.fits ? stored.fits && shorter && !too_large : better(stored, streamed);
@@ -219,11 +232,11 @@ std::string named_reason(const Choice& best, std::size_t compared, bool searched
 }
 
 // The named schedules, best first. Cuts take long to refine: that is done for those which are near the best without it.
-std::vector<Choice> named_choices(const ChoiceRequest& request) {
+std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cuts) {
   constexpr double kNear = 1.1;
   std::vector<Choice> all;
   for (const Schedule& schedule : named_candidates(request))
-    all.push_back(choose_for_schedule(request, schedule, Refine::no));
+    all.push_back(choose_for_schedule(request, schedule, cuts, Refine::no));
   const Choice& first = *std::min_element(all.begin(), all.end(), better);
   const bool fits = first.fits;
   const double makespan = kNear * first.predicted.makespan;
@@ -231,7 +244,7 @@ std::vector<Choice> named_choices(const ChoiceRequest& request) {
   for (Choice& choice : all) {
     const bool near = fits ? choice.fits && choice.predicted.makespan <= makespan
                            : static_cast<double>(largest_rank(choice.plan)) <= bytes;
-    if (near) choice = choose_for_schedule(request, Schedule(choice.plan.request.schedule));
+    if (near) choice = choose_for_schedule(request, Schedule(choice.plan.request.schedule), cuts);
   }
   std::stable_sort(all.begin(), all.end(), better);
   return all;
@@ -240,8 +253,9 @@ std::vector<Choice> named_choices(const ChoiceRequest& request) {
 }  // namespace
 
 Choice choose(const ChoiceRequest& request) {
-  if (request.schedule) return choose_for_schedule(request, *request.schedule);
-  const std::vector<Choice> named = named_choices(request);
+  FastestCuts cuts;
+  if (request.schedule) return choose_for_schedule(request, *request.schedule, cuts);
+  const std::vector<Choice> named = named_choices(request, cuts);
   Choice best = named.front();
   best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
   if (!request.search_beyond_names) return best;
@@ -252,7 +266,7 @@ Choice choose(const ChoiceRequest& request) {
     looked_at.push_back(choice);
     const std::optional<FoundSchedule> found = search_like(request, choice);
     if (!found) continue;
-    Choice own = choose_for_schedule(request, found->schedule);
+    Choice own = choose_for_schedule(request, found->schedule, cuts);
     own.schedule_reason = found->reason;
     if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
   }

@@ -95,6 +95,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   search.max_virtual_stages = unit_count(plan.model);
   search.v_shape = placement.kind == Placement::Kind::v_shape;
   search.loop_chunks = search.v_shape ? std::vector<int>{} : std::vector<int>{placement.chunks};
+  search.parts = request.memory_limit > 0;
   search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request);
   if (request.memory_limit > 0) {
     const LiveLimit limit = live_limit(request.memory_limit, choice.plan);

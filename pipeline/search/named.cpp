@@ -1,13 +1,18 @@
 #include "pipeline/search/named.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <set>
 
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/search/problem.h"
+#include "pipeline/simulate/periodic.h"
 
 namespace train_gpt::search {
 namespace {
+
+constexpr std::int64_t kLong = 100'000;  // actions
 
 bool costs_fit(const Costs& costs, int ranks, int chunks) {
   const auto fits = [&](const std::vector<double>& values) {
@@ -32,12 +37,12 @@ bool fits(const SearchRequest& request, const Simulation& simulation) {
 
 }  // namespace
 
-SearchCandidate make_candidate(const std::string& name, const Schedule& schedule, const Simulation& simulation,
+SearchCandidate make_candidate(const std::string& name, const Placement& placement, const Simulation& simulation,
                                const SearchRequest& request) {
   SearchCandidate candidate;
   candidate.name = name;
-  candidate.placement = schedule.placement.kind;
-  candidate.chunks = schedule.chunks;
+  candidate.placement = placement.kind;
+  candidate.chunks = placement.chunks;
   candidate.fits = fits(request, simulation);
   candidate.makespan = simulation.makespan;
   candidate.bubble = simulation.bubble;
@@ -74,13 +79,20 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
     placements.push_back(Placement::bidirectional(request.ranks, request.micro_batches));
   for (const Placement& placement : placements) {
     for (const ScheduleRequest& wanted : named_requests(request, placement)) {
-      const Schedule schedule = make_schedule(wanted);
-      const Simulation simulation = simulate(schedule, request.costs, options);
-      for (const auto& list : schedule.lists) work.add(static_cast<std::int64_t>(list.size()));
-      found.push_back({make_candidate(wanted.name, schedule, simulation, request), wanted, 0});
+      // No order of these actions is faster than the last one was, and larger groups only take more memory.
+      const bool same_actions =
+          !found.empty() && found.back().candidate.name == wanted.name && found.back().request.chunks == wanted.chunks;
+      const std::int64_t actions = 3ll * placement.depth() * request.micro_batches;
+      if (same_actions && found.back().at_bound && found.back().candidate.fits && actions > kLong) continue;
+      work.add(actions);
+      std::optional<Simulation> simulation;
+      if (actions > kLong) simulation = simulate_by_turns(wanted, request.costs, options);
+      if (!simulation) simulation = simulate(make_schedule(wanted), request.costs, options);
+      found.push_back({make_candidate(wanted.name, placement, *simulation, request), wanted});
       found.back().candidate.group_size = wanted.group_size;
       const bool makespan = request.objective == Objective::makespan;
-      found.back().bound = makespan ? simulation.lower_bound : simulation.ideal;
+      found.back().bound = makespan ? simulation->lower_bound : simulation->ideal;
+      found.back().at_bound = (makespan ? simulation->makespan : simulation->span) <= found.back().bound * (1 + 1e-9);
     }
   }
   return found;

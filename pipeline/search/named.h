@@ -12,10 +12,12 @@ namespace train_gpt::search {
 struct NamedSchedule {
   SearchCandidate candidate;
   ScheduleRequest request;
-  double bound = 0;  // of the objective, for the same actions in any order
+  double bound = 0;       // of the objective, for the same actions in any order
+  bool at_bound = false;  // it is as fast as that
 };
 
 // Every named schedule that is legal for the request's sizes and allowed placements, fitting or not, with its figures.
+// Of long lists, larger groups are left out where smaller ones are as fast as any order can be.
 std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& work);
 
 // The named schedules on one placement: every group size of p, 2p, 4p and m that is legal.
@@ -24,7 +26,7 @@ std::vector<ScheduleRequest> named_requests(const SearchRequest& request, const 
 // The placements in which the search may build orders of its own.
 std::vector<Placement> allowed_placements(const SearchRequest& request);
 
-SearchCandidate make_candidate(const std::string& name, const Schedule& schedule, const Simulation& simulation,
+SearchCandidate make_candidate(const std::string& name, const Placement& placement, const Simulation& simulation,
                                const SearchRequest& request);
 
 }  // namespace train_gpt::search

@@ -16,7 +16,7 @@ constexpr std::int64_t kSample = 48, kLeastSample = 12, kSampleActions = 400'000
 // Local search, in actions evaluated: the longer the lists, the more there is to try, until so little of it can be
 // tried that it is not worth its while.
 constexpr std::int64_t kImproved = 75;  // times the square of the number of actions
-constexpr std::int64_t kLeastActions = 100'000, kMostActions = 40'000'000;
+constexpr std::int64_t kLeastActions = 100'000, kMostActions = 100'000'000;
 constexpr std::int64_t kLong = 100'000'000'000;  // by the number of actions
 
 constexpr std::size_t kStarts = 6;      // orders that are kept, and that local search starts from

@@ -172,7 +172,7 @@ const PlacementSearch::Known& PlacementSearch::answer(int micro_batches, std::si
     const Problem problem = problem_at(micro_batches, level);
     Pool pool(problem, work_);
     if (known.answer) pool.keep(*known.answer);
-    try_parts(micro_batches, level, target, pool);
+    if (request_.parts) try_parts(micro_batches, level, target, pool);
     if (searched(micro_batches, level)) {
       const std::size_t same = level_at(micro_batches + 1, level);
       const Built& more = built(micro_batches + 1, same);
@@ -279,6 +279,8 @@ bool PlacementSearch::promises(int micro_batches, std::size_t level, double fact
   if (mine.orders.empty()) return false;
   for (const std::unique_ptr<PlacementSearch>& other : siblings_) {
     if (other.get() == this) continue;
+    // What a bound rules out need not be built.
+    if (other->bound_within(micro_batches, levels_[level]) * factor >= mine.orders.front()->score.objective) continue;
     const Built& theirs = other->sampled_within(micro_batches, levels_[level]);
     if (theirs.orders.empty()) continue;
     if (theirs.orders.front()->score.objective * factor < mine.orders.front()->score.objective) return false;
@@ -287,12 +289,21 @@ bool PlacementSearch::promises(int micro_batches, std::size_t level, double fact
 }
 
 const PlacementSearch::Built& PlacementSearch::sampled_within(int micro_batches, double limit) {
+  return sampled(micro_batches, level_within(micro_batches, limit));
+}
+
+double PlacementSearch::bound_within(int micro_batches, double limit) {
+  return bound_at(micro_batches, level_within(micro_batches, limit));
+}
+
+// The highest level that is searched and does not exceed a limit.
+std::size_t PlacementSearch::level_within(int micro_batches, double limit) {
   make_levels();
   const auto above = std::upper_bound(levels_.begin(), levels_.end(), limit + kMemorySlack);
   std::size_t level = static_cast<std::size_t>(std::max<std::ptrdiff_t>(above - levels_.begin() - 1, 0));
   level = level_at(micro_batches, level);
   while (level > 0 && !searched(micro_batches, level)) --level;
-  return sampled(micro_batches, level);
+  return level;
 }
 
 void PlacementSearch::try_parts(int micro_batches, std::size_t level, double target, Pool& pool) {

@@ -55,6 +55,8 @@ class PlacementSearch {
   const Known& answer(int micro_batches, std::size_t level, double target);
   const Built& sampled(int micro_batches, std::size_t level);
   const Built& sampled_within(int micro_batches, double limit);
+  double bound_within(int micro_batches, double limit);
+  std::size_t level_within(int micro_batches, double limit);
   const Built& built(int micro_batches, std::size_t level);
   const Built& improved(int micro_batches, std::size_t level);
   void take_leaner(int micro_batches, std::size_t level, Answer& best);

@@ -124,7 +124,7 @@ double peak_of(const Problem& problem, const RankOrder& list) {
 Evaluator::Evaluator(const Problem& problem, bool keep_starts) : problem_(problem), keep_starts_(keep_starts) {
   const std::size_t ranks = index(problem.ranks), stages = index(problem.stages), m = index(problem.micro_batches);
   if (keep_starts) start_.assign(ranks, std::vector<double>(3 * index(problem.chunks) * m));
-  for (auto& arrivals : arrival_) arrivals.assign(stages, std::vector<double>(m));
+  for (auto& arrivals : arrival_) arrivals.resize(stages * m);
   for (auto& done : done_) done.resize(stages);
   position_.resize(ranks);
   free_.resize(ranks);
@@ -136,6 +136,34 @@ Evaluator::Evaluator(const Problem& problem, bool keep_starts) : problem_(proble
   sent_.resize(problem.shared.size());
   taken_.resize(problem.shared.size());
   ready_.reserve(ranks);
+  make_steps();
+}
+
+void Evaluator::make_steps() {
+  for (int rank = 0; rank < problem_.ranks; ++rank)
+    for (int chunk = 0; chunk < problem_.chunks; ++chunk)
+      for (const Operation operation : {kForward, kInput, kWeight}) {
+        Step& step = steps_.emplace_back();
+        step.stage = problem_.stage(rank, chunk);
+        step.operation = operation;
+        step.duration = problem_.time(operation, step.stage);
+        if (!problem_.fused.empty()) step.fused = problem_.fused[index(step.stage)];
+        if (operation == kWeight) continue;
+        const int down = step.stage - 1, up = step.stage + 1 < problem_.stages ? step.stage + 1 : -1;
+        step.source = operation == kForward ? down : up;
+        step.target = operation == kForward ? up : down;
+        if (step.source >= 0) {
+          step.takes = problem_.channel[operation][index(std::max(step.stage, step.source))];
+          step.takes_in_order = step.takes >= 0 && problem_.shared[index(step.takes)];
+        }
+        if (step.target < 0) continue;
+        const std::size_t edge = index(std::max(step.stage, step.target));
+        step.gives = problem_.channel[operation][edge];
+        step.gives_in_order = step.gives >= 0 && problem_.shared[index(step.gives)];
+        step.hop = problem_.hop[operation][edge];
+        step.transfer = problem_.transfer[operation][edge];
+        step.taker = problem_.rank_of[index(step.target)];
+      }
 }
 
 bool Evaluator::evaluate(const Order& order) {
@@ -174,23 +202,23 @@ bool Evaluator::evaluate(const Order& order) {
 
 // Whether the next message (or the neighbour on the same rank) has what the next micro-batch of a stage needs; raises
 // `now` to its arrival. A message of a shared channel is taken from its queue if `take`.
-Evaluator::Input Evaluator::take_input(Operation operation, int stage, bool take, double& now) {
-  const int micro_batch = done_[operation][index(stage)];
-  if (operation == kWeight) return micro_batch < done_[kInput][index(stage)] ? Input::here : Input::never;
-  if (operation == kInput && micro_batch >= done_[kForward][index(stage)]) return Input::never;
-  const int source = operation == kForward ? stage - 1 : stage + 1;
-  if (source < 0 || source >= problem_.stages) return Input::here;
-  const int channel = problem_.channel[operation][index(std::max(stage, source))];
-  if (channel >= 0 && problem_.shared[index(channel)]) {
-    const std::vector<int>& messages = sent_[index(channel)];
-    std::size_t& taken = taken_[index(channel)];
+inline Evaluator::Input Evaluator::take_input(const Step& step, bool take, double& now) {
+  const std::size_t stage = index(step.stage);
+  const int micro_batch = done_[step.operation][stage];
+  if (step.operation == kWeight) return micro_batch < done_[kInput][stage] ? Input::here : Input::never;
+  if (step.operation == kInput && micro_batch >= done_[kForward][stage]) return Input::never;
+  if (step.source < 0) return Input::here;
+  if (step.takes_in_order) {
+    const std::vector<int>& messages = sent_[index(step.takes)];
+    std::size_t& taken = taken_[index(step.takes)];
     if (taken == messages.size()) return Input::not_yet;
-    if (messages[taken] != stage) return Input::never;
+    if (messages[taken] != step.stage) return Input::never;
     if (take) ++taken;
-  } else if (micro_batch >= done_[operation][index(source)]) {
-    return channel < 0 ? Input::never : Input::not_yet;
+  } else if (micro_batch >= done_[step.operation][index(step.source)]) {
+    return step.takes < 0 ? Input::never : Input::not_yet;
   }
-  now = std::max(now, arrival_[operation][index(source)][index(micro_batch)]);
+  now =
+      std::max(now, arrival_[step.operation][index(step.source) * index(problem_.micro_batches) + index(micro_batch)]);
   return Input::here;
 }
 
@@ -199,25 +227,23 @@ bool Evaluator::run_until_blocked(const RankOrder& list, int rank) {
   double now = free_[index(rank)];
   double* starts = keep_starts_ ? start_[index(rank)].data() : nullptr;
   while (position < list.size()) {
-    const Operation operation = operation_of(list[position]);
-    const int stage = problem_.stage(rank, chunk_of(list[position]));
+    const Step& own = step(rank, list[position]);
     const bool pair = is_paired(list[position]);
     double start = now;
     Input input = Input::here;
-    const int partner = pair ? problem_.stage(rank, chunk_of(list[position + 1])) : stage;
-    if (pair) input = take_input(kInput, partner, false, start);
-    if (input == Input::here) input = take_input(operation, stage, true, start);
+    const Step& partner = pair ? step(rank, list[position + 1]) : own;
+    if (pair) input = take_input(partner, false, start);
+    if (input == Input::here) input = take_input(own, true, start);
     if (input == Input::never) return false;
     if (input == Input::not_yet) break;
-    if (pair) take_input(kInput, partner, true, start);
-    const double alone = pair ? problem_.fused[index(stage)] : problem_.duration[operation][index(stage)];
+    if (pair) take_input(partner, true, start);
+    const double alone = pair ? own.fused : own.duration;
     now = start + slowed_by_sends(alone, sends_until_[index(rank)] - start, problem_.send_slowdown);
     if (position == 0) first_[index(rank)] = start;
     const std::size_t end = position + (pair ? 3 : 1);
     for (; position < end; ++position) {
       if (starts != nullptr) starts[position] = start;
-      const Letter letter = list[position];
-      finish(operation_of(letter), problem_.stage(rank, chunk_of(letter)), now);
+      hand_over(step(rank, list[position]), rank, now);
     }
   }
   position_[index(rank)] = position;
@@ -225,29 +251,23 @@ bool Evaluator::run_until_blocked(const RankOrder& list, int rank) {
   return true;
 }
 
-void Evaluator::finish(Operation operation, int stage, double now) {
-  const int micro_batch = done_[operation][index(stage)]++;
-  if (operation == kWeight) return;
-  const int target = operation == kForward ? stage + 1 : stage - 1;
-  if (target >= 0 && target < problem_.stages) hand_over(operation, stage, target, micro_batch, now);
-}
-
-void Evaluator::hand_over(Operation operation, int stage, int target, int micro_batch, double now) {
-  const int channel = problem_.channel[operation][index(std::max(stage, target))];
-  double& arrival = arrival_[operation][index(stage)][index(micro_batch)];
+// Counts a finished action, and wakes who waits for its result.
+inline void Evaluator::hand_over(const Step& step, int rank, double now) {
+  const int micro_batch = done_[step.operation][index(step.stage)]++;
+  if (step.target < 0) return;
+  double& arrival = arrival_[step.operation][index(step.stage) * index(problem_.micro_batches) + index(micro_batch)];
   arrival = now;
-  if (channel < 0) return;
-  double& channel_free = channel_free_[index(channel)];
-  const std::size_t edge = index(std::max(stage, target));
-  arrival = std::max(now, channel_free) + problem_.hop[operation][edge];
-  channel_free = std::max(now, channel_free) + problem_.transfer[operation][edge];
-  double& sends_until = sends_until_[index(problem_.rank_of[index(stage)])];
+  if (step.gives < 0) return;
+  double& channel_free = channel_free_[index(step.gives)];
+  const double begin = std::max(now, channel_free);
+  arrival = begin + step.hop;
+  channel_free = begin + step.transfer;
+  double& sends_until = sends_until_[index(rank)];
   sends_until = std::max(sends_until, channel_free);
-  if (problem_.shared[index(channel)]) sent_[index(channel)].push_back(target);
-  const int taker = problem_.rank_of[index(target)];
-  if (queued_[index(taker)]) return;
-  queued_[index(taker)] = 1;
-  ready_.push_back(taker);
+  if (step.gives_in_order) sent_[index(step.gives)].push_back(step.target);
+  if (queued_[index(step.taker)]) return;
+  queued_[index(step.taker)] = 1;
+  ready_.push_back(step.taker);
 }
 
 }  // namespace train_gpt::search

@@ -105,25 +105,41 @@ class Evaluator {
 
  private:
   enum class Input : std::uint8_t { here, not_yet, never };
-  Input take_input(Operation operation, int stage, bool take, double& now);
+  // All that one letter of one rank's list means, looked up once.
+  struct Step {
+    int stage = 0;
+    Operation operation = kForward;
+    double duration = 0, fused = 0;
+    int source = -1, target = -1;  // stages whose result it takes and that take its result; -1: none
+    int takes = -1, gives = -1;    // channels; -1: nothing crosses ranks
+    bool takes_in_order = false;   // the channel is shared
+    bool gives_in_order = false;   // likewise
+    double hop = 0, transfer = 0;  // of what it gives
+    int taker = 0;                 // rank of the target
+  };
+  const Step& step(int rank, Letter letter) const {
+    return steps_[static_cast<std::size_t>(rank * 3 * problem_.chunks + (letter & ~kPaired))];
+  }
+  void make_steps();
+  Input take_input(const Step& step, bool take, double& now);
   bool run_until_blocked(const RankOrder& list, int rank);
-  void finish(Operation operation, int stage, double now);
-  void hand_over(Operation operation, int stage, int target, int micro_batch, double now);
+  void hand_over(const Step& step, int rank, double now);
 
   const Problem& problem_;
   bool keep_starts_;
   Score score_;
-  std::vector<std::vector<double>> start_;       // [rank][position]
-  std::vector<std::vector<double>> arrival_[2];  // [F or I][producing stage][micro-batch]: at the next stage's rank
-  std::vector<int> done_[3];                     // [operation][stage]: how many micro-batches
-  std::vector<std::size_t> position_;            // [rank]
-  std::vector<double> free_, first_, peak_;      // [rank]
-  std::vector<double> channel_free_;             // [channel]
-  std::vector<double> sends_until_;              // [rank]: when its last message so far has left
-  std::vector<std::vector<int>> sent_;           // [shared channel]: stages that its messages are for, in order
-  std::vector<std::size_t> taken_;               // [shared channel]
-  std::vector<int> ready_;                       // ranks to look at again
-  std::vector<char> queued_;                     // [rank]
+  std::vector<Step> steps_;                  // [rank][letter]
+  std::vector<std::vector<double>> start_;   // [rank][position]
+  std::vector<double> arrival_[2];           // [F or I][producing stage][micro-batch]: at the next stage's rank
+  std::vector<int> done_[3];                 // [operation][stage]: how many micro-batches
+  std::vector<std::size_t> position_;        // [rank]
+  std::vector<double> free_, first_, peak_;  // [rank]
+  std::vector<double> channel_free_;         // [channel]
+  std::vector<double> sends_until_;          // [rank]: when its last message so far has left
+  std::vector<std::vector<int>> sent_;       // [shared channel]: stages that its messages are for, in order
+  std::vector<std::size_t> taken_;           // [shared channel]
+  std::vector<int> ready_;                   // ranks to look at again
+  std::vector<char> queued_;                 // [rank]
 };
 
 // Peak of live activations of one rank's list.

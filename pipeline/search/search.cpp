@@ -149,9 +149,16 @@ class Search {
     best_ = best_named_;
   }
 
+  // Ties are worth a look, too: they may take less memory. Where lists are long, the named schedules at the bound are
+  // as good as any; where they are so long that a single order takes a second, so are those within a per cent of it.
+  double worth_a_look(const Placement& placement) const {
+    constexpr std::int64_t kLong = 100'000, kVast = 4'000'000;
+    const std::int64_t actions = 3ll * placement.depth() * request_.micro_batches;
+    return actions > kVast ? 0.99 : actions > kLong ? 1 - 3e-9 : 1 + 1e-9;
+  }
+
   void look_for_own(PlacementSearch& search) {
-    // Ties are worth a look, too: they may take less memory.
-    if (best_ && (work_.stopped() || search.bound() > objective(*best_) * (1 + 1e-9))) return;
+    if (best_ && (work_.stopped() || search.bound() > objective(*best_) * worth_a_look(search.placement()))) return;
     doing_ = placement_name(search.placement());
     search.solve();
     Schedule schedule = search.best_schedule();
@@ -159,7 +166,7 @@ class Search {
     options.intervals = options.channels = false;
     options.weight_memory = request_.weight_memory;
     const SearchCandidate candidate =
-        make_candidate("own order", schedule, simulate(schedule, request_.costs, options), request_);
+        make_candidate("own order", schedule.placement, simulate(schedule, request_.costs, options), request_);
     result_.candidates.push_back(candidate);
     if (best_ && !better(candidate, *best_, request_.objective)) return;
     best_ = candidate;
@@ -176,6 +183,7 @@ class Search {
     }
     result_.schedule.name = "auto";
     SimulateOptions options;
+    options.intervals = options.channels = false;
     options.weight_memory = request_.weight_memory;
     result_.simulation = simulate(result_.schedule, request_.costs, options);
     result_.reason = reason_of(request_, *best_, best_named_ ? &*best_named_ : nullptr, result_.lower_bound);

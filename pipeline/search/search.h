@@ -41,6 +41,9 @@ struct SearchRequest {
   bool v_shape = true;                          // consider the V placement
   bool bidirectional = false;                   // consider DualPipe: two copies of the parameters
   int max_virtual_stages = 1 << 30;             // p*v at most, e.g. the number of units of the model
+  // Try fewer micro-batches one after the other, too: takes long and pays where memory is scarce. Without it, answers
+  // for more micro-batches may be worse than those for fewer, repeated.
+  bool parts = true;
   // Called every few milliseconds with what has been found so far; false ends the search with that.
   std::function<bool(const SearchProgress&)> progress = nullptr;
 };
@@ -62,7 +65,7 @@ struct SearchResult {
   std::string reason;      // one sentence: why this one
   std::string searched;    // one sentence: the set that was searched
   bool stopped = false;    // by SearchRequest::progress
-  Simulation simulation;   // of the schedule, with the request's costs and weight_memory
+  Simulation simulation;   // of the schedule, with the request's costs and weight_memory; without its intervals
   double lower_bound = 0;  // of the objective, in its unit of time: nothing that the request allows is faster
   std::vector<SearchCandidate> candidates;  // named schedules in the catalog's order, then one of our own per placement
 };

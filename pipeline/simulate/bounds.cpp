@@ -81,12 +81,13 @@ StagePaths stage_paths(const Placement& placement, const StageCosts& costs, cons
 
 }  // namespace
 
-double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations) {
+double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
+                   const std::vector<RankWork>& more) {
   const std::vector<Placement::VirtualStage>& stages = schedule.placement.stages;
   StageMinima minima(stages.size());
-  // Without what sends add, which depends on the order; F, I and B: what is not W.
   std::vector<double> busy(schedule.lists.size(), 0.0), critical_busy(busy.size(), 0.0);
   for (int rank = 0; rank < schedule.ranks; ++rank) {
+    if (!more.empty()) busy[rank] = more[rank].busy, critical_busy[rank] = more[rank].critical;
     const std::vector<Action>& list = schedule.actions(rank);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const bool pair = durations.runs_as_pair(rank, i);

@@ -19,8 +19,17 @@ std::vector<LivePeaks> live_peaks(const Schedule& schedule, const DurationTable&
 std::vector<ChannelLoad> channel_loads(const Schedule& schedule, const StageCosts& costs,
                                        const std::vector<std::vector<Interval>>& intervals);
 
-// See Simulation::lower_bound. For lists that are not complete: the busiest rank.
-double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations);
+// Milliseconds of one rank.
+struct RankWork {
+  double busy = 0.0;      // all actions, without what sends add to them, which depends on the order
+  double critical = 0.0;  // F, I and B: what is not W
+  double slowed = 0.0;    // all actions as they ran
+};
+
+// See Simulation::lower_bound. For lists that are not complete: the busiest rank. `more`: actions of every rank beside
+// those of the lists; empty: none.
+double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
+                   const std::vector<RankWork>& more = {});
 
 // Walks back from the action that ends last: to the one before it on its rank if that ended when it started, else to
 // the one whose message it awaited.

@@ -259,14 +259,16 @@ Simulation simulate(const Schedule& schedule, const StageCosts& costs, const Sim
   const bool need_intervals = options.intervals || options.channels || options.critical_path;
   Simulation result = Run(schedule, costs, durations, need_intervals)();
   measure(result);
-  result.lower_bound = lower_bound(schedule, costs, durations);
-  // The two are sums in different orders: where they meet, they may differ in the last digits.
-  if (result.lower_bound < result.makespan * (1.0 + kRounding)) {
-    result.lower_bound = std::min(result.lower_bound, result.makespan);
-  }
-  for (const LivePeaks& peaks : live_peaks(schedule, durations, options.weight_memory)) {
-    result.peak_live.push_back(peaks.activations);
-    result.peak_pending_weight.push_back(peaks.pending_weight);
+  if (options.bound_and_memory) {
+    result.lower_bound = lower_bound(schedule, costs, durations);
+    // The two are sums in different orders: where they meet, they may differ in the last digits.
+    if (result.lower_bound < result.makespan * (1.0 + kRounding)) {
+      result.lower_bound = std::min(result.lower_bound, result.makespan);
+    }
+    for (const LivePeaks& peaks : live_peaks(schedule, durations, options.weight_memory)) {
+      result.peak_live.push_back(peaks.activations);
+      result.peak_pending_weight.push_back(peaks.pending_weight);
+    }
   }
   if (options.channels) result.channels = channel_loads(schedule, costs, result.intervals);
   if (options.critical_path) result.critical_path = critical_path(schedule, costs, result.intervals);

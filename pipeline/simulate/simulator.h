@@ -96,6 +96,7 @@ using ActionDurations = std::vector<std::vector<double>>;
 struct SimulateOptions {
   bool intervals = true;                       // start and end of every action (16 bytes each)
   bool channels = true;                        // messages, bytes and longest queue of every channel
+  bool bound_and_memory = true;                // lower_bound, peak_live and peak_pending_weight
   bool critical_path = false;                  // the chain of actions that makes the makespan
   double weight_memory = 1.0;                  // fraction of an activation that stays alive between I and W, 0 .. 1
   const ActionDurations* durations = nullptr;  // instead of the costs: what every single action took when measured

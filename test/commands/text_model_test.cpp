@@ -65,7 +65,7 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
   const std::string trained = run(
       1,
       "train --data " + folder / "data" + " --layers 1 --heads 2 --hidden 32 --seq-len 32 --max-seq-len 32" +
-          " --micro-batch-size 4 --micro-batches 2 --steps 40 --learning-rate 1e-2 --val-batches 1 --sample-every 40" +
+          " --micro-batch-size 4 --micro-batches 2 --steps 40 --learning-rate 1e-2 --sample-every 40" +
           " --multiple-choice " + folder / "questions.jsonl" + " --eval-every 20 --output " + out);
   EXPECT_NE(trained.find(" the "), std::string::npos) << "a sample is text:\n" << trained;
   const std::string log = read_file(out + "/log.jsonl");

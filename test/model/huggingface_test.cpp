@@ -53,6 +53,17 @@ void export_model(const ModelFile& model, const std::string& folder, const Huggi
                     });
 }
 
+// Every element of the token embedding is the number of its row, everything else 0.
+void export_model_of_rows(const ModelConfig& config, const std::string& folder) {
+  write_huggingface(folder, config, {},
+                    [&](float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) {
+                      for (std::int64_t i = 0; i < count; ++i) {
+                        const std::int64_t row = (tensor.offset + begin + i) / config.hidden;
+                        out[i] = tensor.kind == TensorKind::wte ? static_cast<float>(row) : 0;
+                      }
+                    });
+}
+
 TEST(HuggingFace, ReadsWhatTransformersSaved) {
   const ModelFile model(kRecorded);
   const ModelConfig expected = {.layers = 2, .heads = 2, .hidden = 16, .vocab = 61, .max_seq_len = 16, .tied = true};
@@ -100,22 +111,56 @@ TEST(HuggingFace, ThereAndBackIsTheIdentity) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(rounded_values[i], from_bf16(to_bf16(values[i])));
 }
 
+// Of a head with one shard and with three, which are one matrix there.
 TEST(HuggingFace, AnUntiedHeadGoesAlong) {
-  const ModelConfig config = {.layers = 1, .heads = 1, .hidden = 8, .vocab = 5, .max_seq_len = 4, .tied = false};
-  const TemporaryFolder folder;
-  write_huggingface(folder.file("hf"), config, {},
-                    [&](float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) {
-                      initialise_range(out, config, tensor, 9, begin, count);
-                    });
-  const ModelFile model(folder.file("hf"));
-  EXPECT_EQ(model.config(), config);
-  std::vector<float> expected;
-  for (const TensorInfo& tensor : model_tensors(config)) {
-    std::vector<float> one(static_cast<std::size_t>(tensor.elements));
-    initialise(one.data(), config, tensor, 9);
-    expected.insert(expected.end(), one.begin(), one.end());
+  for (const std::int64_t vocab : {5, 5000}) {
+    const ModelConfig config = {.layers = 1, .heads = 1, .hidden = 8, .vocab = vocab, .max_seq_len = 4, .tied = false};
+    const TemporaryFolder folder;
+    write_huggingface(folder.file("hf"), config, {},
+                      [&](float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) {
+                        initialise_range(out, config, tensor, 9, begin, count);
+                      });
+    const ModelFile model(folder.file("hf"));
+    EXPECT_EQ(model.config(), config);
+    std::vector<float> expected;
+    for (const TensorInfo& tensor : model_tensors(config)) {
+      std::vector<float> one(static_cast<std::size_t>(tensor.elements));
+      initialise(one.data(), config, tensor, 9);
+      expected.insert(expected.end(), one.begin(), one.end());
+    }
+    EXPECT_EQ(all_values(model), expected);
+    const SafetensorsFolder stored(folder.file("hf"));
+    const auto last_row = [&](const std::string& name) {
+      std::vector<float> row(8);
+      stored.find(name)->read(row.data(), (vocab - 1) * 8, 8);
+      return row;
+    };
+    EXPECT_EQ(last_row("transformer.wte.weight"),
+              std::vector<float>(expected.begin() + (vocab - 1) * 8, expected.begin() + vocab * 8));
+    EXPECT_EQ(last_row("lm_head.weight"), std::vector<float>(expected.end() - (config.padded_vocab() - vocab + 1) * 8,
+                                                             expected.end() - (config.padded_vocab() - vocab) * 8));
   }
-  EXPECT_EQ(all_values(model), expected);
+}
+
+// GPT-2's own vocabulary has 25 shards: rows of the file are where transformers looks for them, whatever they are here.
+TEST(HuggingFace, RowsOfALargeVocabularyKeepTheirPlaces) {
+  const ModelConfig config = {.layers = 1, .heads = 1, .hidden = 8, .vocab = 5000, .max_seq_len = 4};
+  const TemporaryFolder folder;
+  export_model_of_rows(config, folder.file("hf"));
+  const SafetensorsFolder stored(folder.file("hf"));
+  ASSERT_EQ(stored.find("transformer.wte.weight")->shape, (std::vector<std::int64_t>{5000, 8}));
+  const ModelFile model(folder.file("hf"));
+  for (const std::int64_t row : {0, 2047, 2048, 2049, 4096, 4999}) {
+    float theirs = 0, ours = 0;
+    stored.find("transformer.wte.weight")->read(&theirs, row * 8 + 3, 1);
+    EXPECT_EQ(theirs, static_cast<float>(row));
+    for (const TensorInfo& tensor : model_tensors(config)) {
+      const std::int64_t element = row * 8 + 3 - (tensor.offset - model_tensors(config).front().offset);
+      if (tensor.kind != TensorKind::wte || element < 0 || element >= tensor.elements) continue;
+      model.read(&ours, tensor, element, 1);
+      EXPECT_EQ(ours, static_cast<float>(row));
+    }
+  }
 }
 
 TEST(HuggingFace, SaysWhatItDoesNotCompute) {
@@ -138,6 +183,9 @@ TEST(HuggingFace, SaysWhatItDoesNotCompute) {
   EXPECT_REFUSED(ModelFile(with("\"n_layer\": 2", "\"n_layer\": 3")), "h.2.", "3 layers");
   EXPECT_REFUSED(ModelFile(with("\"vocab_size\": 61", "\"vocab_size\": 62")), "wte.weight", "(61, 16)", "(62, 16)");
   EXPECT_REFUSED(ModelFile(with("{", "[")), "config.json", "JSON");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_REFUSED(ModelFile(with("\"n_head\": 2", "\"n_head\": " + deep)), "config.json", "n_head is array");
+  EXPECT_REFUSED(ModelFile(with("\"gelu_new\"", deep)), "config.json", "activation_function is array");
   EXPECT_REFUSED(ModelFile(folder.file("")), "neither model.bin nor model.safetensors");
 }
 

@@ -87,6 +87,38 @@ TEST_F(Checkpoints, ResumeOnOtherRanksAndScheduleIsTheUnbrokenRun) {
   EXPECT_EQ(read_file(checkpoint("whole", 8) + "/model.bin"), read_file(folder_ / "whole/model.bin"));
 }
 
+// Training goes on while they are written from a copy, or waits where there is no room for one.
+TEST_F(Checkpoints, WrittenBesideTrainingTheyAreThoseOfARunThatWaits) {
+  const std::string constant = "--lr-schedule constant --checkpoint-every 2 --keep 9 ";
+  must_run(2, arguments("beside", constant + "--partition uniform"));
+  must_run(2, arguments("ahead", constant + "--partition uniform --optimizer-step optimistic"));
+  const Json plan = events(read_file(log("beside")), "plan").at(0);
+  std::int64_t most = 0;
+  for (const Json& rank : plan.at("ranks")) {
+    const Json& memory = rank.at("memory");
+    const std::int64_t state = memory.at("parameters").get<std::int64_t>() +
+                               memory.at("AdamW first moment").get<std::int64_t>() +
+                               memory.at("AdamW second moment").get<std::int64_t>();
+    EXPECT_EQ(rank.at("copy_bytes"), state);
+    most = std::max(most, rank.at("bytes").get<std::int64_t>() + state);
+  }
+  const std::string limited = constant + "--partition uniform --memory-limit ";
+  const ProgramRun fits = run_program(2, arguments("fits", limited + std::to_string(most)));
+  EXPECT_EQ(count(fits.output, "note: training waits while checkpoints are written"), 0) << fits.output;
+  const ProgramRun waits = run_program(2, arguments("waits", limited + std::to_string(most - 1)));
+  EXPECT_EQ(waits.status, 0) << waits.output;
+  EXPECT_EQ(count(waits.output, "note: training waits while checkpoints are written"), 1) << waits.output;
+  EXPECT_EQ(events(read_file(log("waits")), "plan").at(0).at("ranks").at(0).at("copy_bytes"), 0);
+  for (const int step : {2, 4, 6, 8}) {
+    for (const char* file : {"/model.bin", "/optimizer.bin"}) {
+      const std::string expected = read_file(checkpoint("waits", step) + file);
+      ASSERT_FALSE(expected.empty());
+      EXPECT_EQ(read_file(checkpoint("beside", step) + file), expected) << step << file;
+      EXPECT_EQ(read_file(checkpoint("ahead", step) + file), expected) << step << file;
+    }
+  }
+}
+
 TEST_F(Checkpoints, LatestPassesOverWhatIsBrokenAndSaysWhy) {
   must_run(2, arguments("out", "--checkpoint-every 2 --keep 4"));
   const std::vector<std::string> whole = results(log("out"));

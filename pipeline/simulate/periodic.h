@@ -1,0 +1,21 @@
+// What simulate() says of lists that repeat themselves, without running all of them: a schedule of a million
+// micro-batches is a warm-up, one turn of a few micro-batches again and again, and a cooldown. Once the whole state of
+// the run after a turn (when each rank is free, when each message under way arrives, until when each channel is taken)
+// is the state some turns earlier, later by one and the same time, it stays so: the run is a sum and maximum of such
+// times alone. The turns in between are then counted instead of run.
+#pragma once
+
+#include <optional>
+
+#include "pipeline/schedule/catalog.h"
+#include "pipeline/simulate/simulator.h"
+
+namespace train_gpt {
+
+// The same as simulate(make_schedule(request), costs, options) but for rounding (1e-9 of a time). Nothing if no turn
+// was found, within lists of a third of the micro-batches, after which the state repeats; or if `options` ask for
+// intervals or the critical path, which lists of every action have.
+std::optional<Simulation> simulate_by_turns(const ScheduleRequest& request, const Costs& costs,
+                                            const SimulateOptions& options);
+
+}  // namespace train_gpt

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# What searches of large problems may take, in seconds of processor time (other work may go on), and what they must find.
+#
+# Usage: scripts/check_search_scale.sh [BINARY]
+set -euo pipefail
+binary=${1:-./train_gpt}
+
+# check SECONDS PATTERN ARGUMENT...: the command must print a line like PATTERN within so much processor time.
+check() {
+  local seconds=$1 pattern=$2 report
+  shift 2
+  TIMEFORMAT="%U s of processor time, at most $seconds: $*"
+  time report=$(ulimit -t "$seconds" && timeout 600 "$binary" "$@" 2>/dev/null) || {
+    echo "check_search_scale: $* failed, or took more than $seconds s" >&2
+    exit 1
+  }
+  grep -Eq "$pattern" <<<"$report" || {
+    echo "check_search_scale: $*: no line like $pattern in" >&2
+    echo "$report" >&2
+    exit 1
+  }
+}
+
+# Closed forms: m(F+I+W) + (p-1)(F + max(0, I-W))/v, and 1F1B's (m+p-1)(F+I+W).
+check 10 '^auto +4 +12351\.75 ' simulate --stages 256 --micro-batches 4096 --schedule auto
+check 10 '1f1b +1 +3000021 ' simulate --stages 8 --micro-batches 1000000 --schedule all
+for m in 8 64; do
+  check 5 '^predicted [0-9.]+ ms per step' plan --stages 16 --model d12 --vocab 50257 --train-data none --micro-batches $m \
+    --schedule auto
+done
