@@ -91,7 +91,7 @@ SimulatedSchedule simulate_named(const Options& options, const std::string& name
                                 .micro_batches = options.batch.micro_batches,
                                 .chunks = options.pipeline.chunks_for(name),
                                 .group_size = options.pipeline.group_size_for(name)};
-  SimulatedSchedule result{name, {}, {}};
+  SimulatedSchedule result{name, {}, {}, {}};
   const SimulateOptions wanted = simulate_options(options, detail);
   if (lists_are_wanted(options, detail) || violation(request)) {
     result.schedule = make_schedule(request);
