@@ -152,6 +152,7 @@ check: test check-emulator mutants
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
+	  'test/scripts/get_data_test.sh' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  "$(BUILD)/test_pipeline --gtest_also_run_disabled_tests --gtest_filter='SearchProperties.DISABLED_*'" \
@@ -208,10 +209,12 @@ check-includes:
 
 # For clangd and other tools that want to know how each file is compiled.
 INDEXED = $(foreach f,$(FOLDERS),$(call sources,$(f))) train_gpt.cu $(wildcard kernels/cuda/*.cpp test/*/*.cpp test/*/*/*.cpp)
+EMULATED_HEADERS = -I$(EMULATOR_DIR)/include -I$(EMULATOR_DIR) $(EMULATOR_CUDA_INCLUDE:%=-isystem %)
 compile_commands.json: $(BUILD)/config.mk
 	@{ echo '['; for file in $(INDEXED); do \
+	  case $$file in test/cuda/*) headers='$(EMULATED_HEADERS)';; *) headers=;; esac; \
 	  printf ',\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' '$(CURDIR)' "$$file" \
-	    '$(CXX) $(CXXFLAGS_ALL) $(CUDA_CFLAGS) -x c++' "$$file"; \
+	    "$(CXX) $(CXXFLAGS_ALL) $$headers $(CUDA_CFLAGS) -x c++" "$$file"; \
 	done | tail -n +2; echo; echo ']'; } > $@
 	@echo "wrote $@"
 

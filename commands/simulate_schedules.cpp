@@ -56,12 +56,13 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
   wanted.intervals = true;
   result.simulation = simulate(result.schedule, costs_of(options), wanted);
   result.steady = steady_state(result.schedule, result.simulation);
-  result.remarks = {name + ": " + std::to_string(request.steps) +
-                    " steps from fill to drain; a step in their middle takes " + with_digits(result.steady->period, 6) +
-                    " ms, its bubble is " + with_digits(100 * result.steady->bubble, 3) +
-                    "%; between the last gradient of a step and the first forward that "
-                    "needs its update rank 0 runs " +
-                    std::to_string(update_slack(result.schedule)) + " forwards and backwards"};
+  char bubble[16];
+  std::snprintf(bubble, sizeof bubble, "%.2f%%", 100 * result.steady->bubble);
+  result.remarks = {name + ": the figures above are of " + std::to_string(request.steps) +
+                        " steps from fill to drain; a step in their middle takes " +
+                        with_digits(result.steady->period, 6) + " ms with a bubble of " + bubble,
+                    name + ": between the last gradient of a step and the first forward that needs the update by it, " +
+                        "rank 0 runs " + std::to_string(update_slack(result.schedule)) + " forwards and backwards"};
   if (detail != Detail::intervals) result.simulation.intervals = {};
   return result;
 }

@@ -197,6 +197,8 @@ def check_models(folder):
     ours = our_loss(model, folder + "/one.bin", 64, folder + "/evaluated")
     theirs = loss_of_transformers(folder + "/hf", ids)
     check("transformers loads what was exported; its loss is ours", abs(ours - theirs) < 1e-5, f"{ours:.7f} and {theirs:.7f}")
+    again = our_loss(folder + "/hf", folder + "/one.bin", 64, folder + "/evaluated")
+    check("what was exported is read with the same loss", again == ours, f"{again:.7f}")
     tokenizer = AutoTokenizer.from_pretrained(folder + "/hf")
     check("and its tokenizer", tokenizer(text := "The quick brown fox's 12 caf\u00e9s\n").input_ids ==
           Tokenizer.from_file(folder + "/hf/tokenizer.json").encode(text).ids)

@@ -77,7 +77,7 @@ def check(output, scale):
                 worst = max(worst, np.abs(expected - w2).max() / step)
                 matrices += 1
     print(f"--muon-scale {scale}: {matrices} matrices, largest difference {worst:.1e} of the largest element of a step")
-    return worst < 1e-3  # the gradient is a difference of averages in fp32, and singular values near 0 grow 300-fold
+    return worst < 1e-4  # the gradient is a difference of averages in fp32
 
 
 def main():

@@ -7,26 +7,45 @@
 #   hellaswag     10042 questions with four endings, for --multiple-choice
 #
 # GPT-2's vocabulary (vocab.json and merges.txt) comes along where it is needed. Every file's size is checked; a download
-# that was cut off goes on. PROGRAM names another ./train_gpt; HUGGINGFACE another server, such as a mirror.
+# that was cut off goes on. PROGRAM names another ./train_gpt; HUGGINGFACE and GITHUB other servers, such as mirrors.
 set -eu
 name=${1:-}
 folder=${2:-data/$name}
 program=${PROGRAM:-./train_gpt}
 server=${HUGGINGFACE:-https://huggingface.co}
+github=${GITHUB:-https://raw.githubusercontent.com}
 
 fail() { echo "error: $*" >&2; exit 1; }
 say() { printf '\n-- %s\n' "$*"; }
+
+size_of() { if [ -e "$1" ]; then wc -c <"$1"; else echo 0; fi; }
+
+# download URL PART: what is missing of it; all of it where the server cannot go on in the middle
+download() {
+  local status=0
+  curl --fail --location --continue-at - --retry 3 --connect-timeout 20 --output "$2" "$1" || status=$?
+  [ $status -eq 33 ] || return $status
+  rm -f "$2"
+  curl --fail --location --retry 3 --connect-timeout 20 --output "$2" "$1"
+}
 
 # get URL FILE LEAST MOST: the file, of that many bytes
 get() {
   local url=$1 file=$2 least=$3 most=$4 bytes
   if [ ! -s "$file" ]; then
     say "$url"
-    curl --fail --location --continue-at - --retry 3 --connect-timeout 20 --output "$file.part" "$url" ||
-      fail "cannot download $url; is there a network? Put the file at $file yourself, and call this again"
+    if [ "$(size_of "$file.part")" -lt "$least" ]; then
+      download "$url" "$file.part" ||
+        fail "cannot download $url; is there a network? Put the file at $file yourself, and call this again"
+    fi
+    bytes=$(size_of "$file.part")
+    if [ "$bytes" -lt "$least" ] || [ "$bytes" -gt "$most" ]; then
+      rm -f "$file.part"
+      fail "$url has $bytes bytes, but should have $least to $most: the server sent something else"
+    fi
     mv "$file.part" "$file"
   fi
-  bytes=$(wc -c <"$file")
+  bytes=$(size_of "$file")
   if [ "$bytes" -lt "$least" ] || [ "$bytes" -gt "$most" ]; then
     fail "$file has $bytes bytes, but should have $least to $most; remove it and call this again"
   fi
@@ -69,7 +88,7 @@ PYTHON
     say "mpirun -n 4 $program train --data $folder --model d12 --seq-len 1024"
     ;;
   hellaswag)
-    get "https://raw.githubusercontent.com/rowanz/hellaswag/master/data/hellaswag_val.jsonl" "$folder/hellaswag_val.jsonl" 12000000 12500000
+    get "$github/rowanz/hellaswag/master/data/hellaswag_val.jsonl" "$folder/hellaswag_val.jsonl" 12000000 12500000
     say "$program evaluate --init MODEL --multiple-choice $folder/hellaswag_val.jsonl --seq-len 256"
     ;;
 esac

@@ -176,7 +176,9 @@ void RunLog::end(const std::string& parameter_hash, double final_loss, std::opti
   event(json);
   write_report(/*running=*/false);
   if (parameter_hash.empty()) return;
-  essential(format("parameter_hash %s  final loss %.6f", parameter_hash.c_str(), final_loss));
+  const std::string loss =
+      std::isnan(final_loss) ? "" : format("  final loss %.6f", final_loss);  // answers alone: none
+  essential("parameter_hash " + parameter_hash + loss);
 }
 
 void RunLog::stopped(std::int64_t steps_taken, const std::string& reason) {

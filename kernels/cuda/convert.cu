@@ -81,8 +81,6 @@ void CudaDevice<Float>::add(float* out, const float* in, std::int64_t n) {
   progress();
 }
 
-TRAIN_GPT_FOR_FLOAT_AND_BF16(from_float)
-TRAIN_GPT_FOR_FLOAT_AND_BF16(to_float)
 template <typename Float>
 void CudaDevice<Float>::add_all(std::span<const Addition> tensors) {
   for_all_tensors(SumOfTensor{}, tensors, stream_);
@@ -95,6 +93,8 @@ void CudaDevice<Float>::zero_all(std::span<const Zeros> tensors) {
   progress();
 }
 
+TRAIN_GPT_FOR_FLOAT_AND_BF16(from_float)
+TRAIN_GPT_FOR_FLOAT_AND_BF16(to_float)
 TRAIN_GPT_FOR_FLOAT_AND_BF16(add)
 TRAIN_GPT_FOR_FLOAT_AND_BF16(add_all)
 TRAIN_GPT_FOR_FLOAT_AND_BF16(zero_all)

@@ -21,6 +21,7 @@ class ListChecker {
       : schedule_(schedule),
         stages_(schedule.placement.stages),
         done_(stages_.size() * static_cast<std::size_t>(schedule.micro_batches)),
+        last_forward_(stages_.size(), -1),
         last_weight_(stages_.size(), -1) {}
 
   void check() {
@@ -53,8 +54,9 @@ class ListChecker {
   const Schedule& schedule_;
   const std::vector<Placement::VirtualStage>& stages_;
   std::vector<std::uint8_t> done_;      // [stage][micro-batch]
-  std::vector<int> last_weight_;        // [stage]: micro-batch of the latest B or W
-  std::optional<Action> out_of_order_;  // the first B or W that comes after one of a later micro-batch
+  std::vector<int> last_forward_;       // [stage]: largest micro-batch of F so far
+  std::vector<int> last_weight_;        // likewise of B or W
+  std::optional<Action> out_of_order_;  // the first F, B or W that comes after one of a later micro-batch
   int came_before_ = 0;                 // and the latter
 };
 
@@ -130,9 +132,11 @@ void ListChecker::record(const Action& action) {
   std::uint8_t& state = done(action.stage, action.micro_batch);
   if (action.op == Op::forward) state |= kForward;
   if (action.op == Op::backward || action.op == Op::backward_input) state |= kInput;
-  if (action.op != Op::backward && action.op != Op::backward_weight) return;
-  state |= kWeight;
-  int& last = last_weight_[static_cast<std::size_t>(action.stage)];
+  if (action.op == Op::backward || action.op == Op::backward_weight) state |= kWeight;
+  if (action.op == Op::backward_input) return;
+  // A streamed head adds to its gradient in F, everything else in B or W.
+  std::vector<int>& latest = action.op == Op::forward ? last_forward_ : last_weight_;
+  int& last = latest[static_cast<std::size_t>(action.stage)];
   if (action.micro_batch < last && !out_of_order_) {
     out_of_order_ = action;
     came_before_ = last;
@@ -156,9 +160,10 @@ void ListChecker::check_complete() {
 std::vector<std::string> ListChecker::notices() const {
   if (!out_of_order_) return {};
   const int stage = out_of_order_->stage;
-  return {"schedule " + schedule_.name + " adds up the weight gradients of stage " + std::to_string(stage) +
-          " out of micro-batch order (" + to_string(*out_of_order_) + " comes after micro-batch " +
-          std::to_string(came_before_) + "): its results may differ in the last bits from those of other schedules"};
+  return {"schedule " + schedule_.name + " runs stage " + std::to_string(stage) + " out of micro-batch order (" +
+          to_string(*out_of_order_) + " comes after micro-batch " + std::to_string(came_before_) +
+          "): weight gradients may add up in another order, and its results may differ in the last bits from those of "
+          "other schedules"};
 }
 
 // Compares the two ends of every channel; returns the number of messages of each.

@@ -37,8 +37,9 @@ struct Validation {
 };
 
 // Throws std::invalid_argument with one message: what is wrong, where, or the circle of ranks waiting for each other. A
-// schedule in which B or W of a stage leave micro-batch order is accepted with a notice (gradients are then added up in
-// another order than elsewhere). `costs` are those of the simulation that measures the queues.
+// schedule in which F, B or W of a stage leave micro-batch order is accepted with a notice (gradients, of a streamed
+// head in F, are then added up in another order than elsewhere). `costs` are those of the simulation that measures the
+// queues.
 Validation validate(const Schedule& schedule, const Costs& costs = {});
 
 // Whether complete and ordered lists can run with these slots; the circle of ranks waiting for each other, in words, if

@@ -111,9 +111,10 @@ TEST_F(SimulateCommand, MemoryLimitLeavesOutWhatExceedsIt) {
   for (const auto& object : nlohmann::json::parse(printed.out)) {
     for (const double live : object["peak_live"]) EXPECT_LE(live, 4.0) << object["schedule"];
   }
-  EXPECT_NE(printed.notices.find("--activation-limit 4: gpipe (8), interleaved (5.5), breadth-first (8), zb-h2 (7)"),
-            std::string::npos)
-      << printed.notices;
+  for (const char* left_out :
+       {"--activation-limit 4: gpipe (8)", "interleaved (5.5)", "breadth-first (8)", "zb-h2 (7)"}) {
+    EXPECT_NE(printed.notices.find(left_out), std::string::npos) << printed.notices;
+  }
   EXPECT_NE(refusal("--stages 4 --micro-batches 8 --schedule 1f1b --activation-limit 3").find("1f1b (4)"),
             std::string::npos);
 }

@@ -12,16 +12,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The tokens of test/model/recorded/record_gpt2.py, in llm.c's layout.
-std::string recorded_tokens() {
-  constexpr int kTokens = 20 * 4 * 16 + 1;
-  const std::int32_t header[256] = {20240520, 1, kTokens};
+// Ids in llm.c's layout, the i-th is id(i).
+template <typename Id>
+std::string token_file(int tokens, const Id& id) {
+  const std::int32_t header[256] = {20240520, 1, tokens};
   std::string file(reinterpret_cast<const char*>(header), sizeof header);
-  for (int i = 0; i < kTokens; ++i) {
-    const auto id = static_cast<std::uint16_t>(i % 5 != 0 ? (i * i + 3 * i) % 47 : 7 * i % 61);
-    file.append(reinterpret_cast<const char*>(&id), sizeof id);
+  for (int i = 0; i < tokens; ++i) {
+    const auto token = static_cast<std::uint16_t>(id(i));
+    file.append(reinterpret_cast<const char*>(&token), sizeof token);
   }
   return file;
+}
+
+// The tokens of test/model/recorded/record_gpt2.py.
+std::string recorded_tokens() {
+  return token_file(20 * 4 * 16 + 1, [](int i) { return i % 5 != 0 ? (i * i + 3 * i) % 47 : 7 * i % 61; });
 }
 
 TEST(TextModel, TrainsAModelOfTransformersAsPyTorchDoes) {
@@ -45,6 +50,24 @@ TEST(TextModel, TrainsAModelOfTransformersAsPyTorchDoes) {
   }
 }
 
+// What is validated has nothing of what is trained on, or all of it.
+TEST(TextModel, SaysOnceThatValidationLossRises) {
+  const Folder folder;
+  const std::string known = token_file(1000, [](int i) { return i % 4; });
+  const std::string strange = token_file(100, [](int i) { return 8 + i % 5; });
+  write_file(folder / "known.bin", known.data(), known.size());
+  write_file(folder / "strange.bin", strange.data(), strange.size());
+  for (const auto& [validated, times] : {std::pair{"strange.bin", 1}, {"known.bin", 0}}) {
+    const ProgramRun run = run_program(
+        1, "train --train-data " + folder / "known.bin" + " --val-data " + folder / validated +
+               " --vocab 16 --layers 1 --heads 1 --hidden 16 --seq-len 8 --max-seq-len 8 --micro-batch-size 4" +
+               " --micro-batches 1 --steps 20 --val-every 2 --learning-rate 1e-2 --output " + folder / validated +
+               "-out");
+    ASSERT_EQ(run.status, 0) << run.output;
+    EXPECT_EQ(count(run.output, "validation loss has risen for 3 evaluations: overfitting"), times) << run.output;
+  }
+}
+
 // Four commands: prepare, train, generate, evaluate; then the model goes to Hugging Face's form and back.
 TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
   const Folder folder;
@@ -62,11 +85,10 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
   };
   run(0, "prepare --text " + folder / "text.txt" + " --output " + folder / "data" + " --vocab 300");
   const std::string out = folder / "out";
-  const std::string trained = run(
-      1,
-      "train --data " + folder / "data" + " --layers 1 --heads 2 --hidden 32 --seq-len 32 --max-seq-len 32" +
-          " --micro-batch-size 4 --micro-batches 2 --steps 40 --learning-rate 1e-2 --sample-every 40" +
-          " --multiple-choice " + folder / "questions.jsonl" + " --eval-every 20 --output " + out);
+  const std::string trained =
+      run(1, "train --data " + folder / "data" + " --layers 1 --heads 2 --hidden 32 --seq-len 32 --max-seq-len 32" +
+                 " --micro-batch-size 4 --micro-batches 2 --steps 40 --learning-rate 1e-2 --sample-every 40" +
+                 " --multiple-choice " + folder / "questions.jsonl" + " --eval-every 20 --output " + out);
   EXPECT_NE(trained.find(" the "), std::string::npos) << "a sample is text:\n" << trained;
   const std::string log = read_file(out + "/log.jsonl");
   const auto answers = events(log, "multiple_choice");
@@ -100,13 +122,16 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
                                     std::pair{2, "--micro-batches 4 --micro-batch-size 1 --schedule gpipe"}}) {
     const std::string evaluated =
         run(ranks, "evaluate --init " + out + " --val-data " + folder / "data/val.bin" +
-                       " --val-batches 1 --seq-len 32 --multiple-choice " + folder / "questions.jsonl " + more);
+                       " --val-batches 1 --seq-len 32 --multiple-choice test/data/questions.jsonl " + more);
     const std::size_t begin = evaluated.find("validation after");
-    const std::size_t end = evaluated.find("per byte", evaluated.find("multiple choice, 2 questions"));
+    const std::size_t end = evaluated.find("per byte", evaluated.find("multiple choice, 20 questions"));
     ASSERT_NE(end, std::string::npos) << evaluated;
     lines.push_back(evaluated.substr(begin, end - begin));
   }
   EXPECT_EQ(lines[0], lines[1]);
+  const std::string answers_alone =
+      run(1, "evaluate --init " + out + " --seq-len 32 --multiple-choice test/data/questions.jsonl");
+  EXPECT_EQ(answers_alone.find("nan"), std::string::npos) << answers_alone;
   EXPECT_NE(lines[0].find("bits per byte"), std::string::npos);
 }
 

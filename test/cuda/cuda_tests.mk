@@ -27,7 +27,7 @@ TEST_COMMANDS += $(BUILD)/test_cuda
 
 .PHONY: test-cuda check-cuda
 test-cuda: $(BUILD)/test_cuda
-	@$< --gtest_brief=1
+	@$< --gtest_brief=1 2> $(BUILD)/test_cuda.log || { cat $(BUILD)/test_cuda.log; exit 1; }
 
 # Small cases that reach every barrier and wait, in tiles and out of them.
 CUDA_MUTATED := --gtest_brief=1 '--gtest_filter=Small/CudaAttention.*_B1_T65_*:Small/CudaRows.*_B1_T65_*:Small/CudaRows.*_B1_T130_*:Small/CudaShardChain.*:Small/CudaTensors.*:CudaSquaredSums.*:CudaMarks.*:CudaMemory.*'

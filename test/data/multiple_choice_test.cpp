@@ -23,6 +23,17 @@ TEST(MultipleChoice, ReadsHellaSwagsRowsAndOthers) {
   EXPECT_EQ(questions[1].label, 1);
 }
 
+TEST(MultipleChoice, TheShippedQuestionsHaveFourEndings) {
+  const std::vector<Question> questions = read_questions("test/data/questions.jsonl");
+  ASSERT_EQ(questions.size(), 20U);
+  std::vector<int> labels(4, 0);
+  for (const Question& question : questions) {
+    ASSERT_EQ(question.endings.size(), 4U) << question.context;
+    ++labels[static_cast<std::size_t>(question.label)];
+  }
+  for (const int count : labels) EXPECT_GE(count, 3) << "an answer that is always the same tells nothing";
+}
+
 TEST(MultipleChoice, BadRowsAreNamed) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& row, const std::string& part) {

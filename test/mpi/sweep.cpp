@@ -162,6 +162,10 @@ Outcome run_case(Communicator& world, const Run& run, const Delays& delays) {
 int sweep(const Settings& settings, const Delays& delays, Communicator* world) {
   const bool first = world == nullptr || world->rank() == 0;
   const std::vector<Run> all = cases(settings);
+  if (all.empty()) {
+    if (first) std::fprintf(stderr, "test_mpi: no case is called '%s', as zb-v p=4 is one\n", settings.only.c_str());
+    return 2;
+  }
   OneRank one_rank;
   Progress progress(all.size(), first);
   int redone = 0;

@@ -120,12 +120,17 @@ TEST(Validate, FusedPairsAwaitBothInputs) {
   EXPECT_NE(refusal(schedule).find("fused with what follows"), std::string::npos) << refusal(schedule);
 }
 
-TEST(Validate, AcceptsWeightsOutOfOrderWithANotice) {
+TEST(Validate, AcceptsWhatIsOutOfMicroBatchOrderWithANotice) {
   const Validation descending = validate(csv("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n"));
   ASSERT_EQ(descending.notices.size(), 1u);
   EXPECT_NE(descending.notices[0].find("out of micro-batch order (0B0 comes after micro-batch 1)"), std::string::npos)
       << descending.notices[0];
-  EXPECT_TRUE(validate(csv("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n")).notices.empty());
+  // A streamed head adds to its gradient in F.
+  const Validation forwards = validate(csv("0F1,0F0,0B0,0B1\n1F1,1F0,1B0,1B1\n"));
+  ASSERT_EQ(forwards.notices.size(), 1u);
+  EXPECT_NE(forwards.notices[0].find("out of micro-batch order (0F0 comes after micro-batch 1)"), std::string::npos)
+      << forwards.notices[0];
+  EXPECT_TRUE(validate(csv("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n")).notices.empty());
 }
 
 TEST(Validate, CountsTheSlotsOfInterleavedGroups) {
