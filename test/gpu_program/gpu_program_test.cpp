@@ -69,6 +69,27 @@ TEST_F(GpuProgram, OptimisticStepsHaveTheBitsOfSynchronousOnes) {
   }
 }
 
+// Products of a GPU promise no row the bits that it has beside other rows, so every token computes all positions.
+TEST_F(GpuProgram, GeneratesWithoutACacheAndSaysSo) {
+  const ProgramRun trained = run(1, "--steps 1 --max-seq-len 16 --sample-every 1", "EMULATOR_DEVICES=1");
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_EQ(trained.output.find("keys and values"), std::string::npos)
+      << "a line of the plan of a device that has them";
+  std::vector<std::string> said;
+  for (const int ranks : {1, 2}) {
+    const ProgramRun generated =
+        run_program(ranks, "generate --init " + (folder_ / "out") + " --prompt '1 2 3' --tokens 15 --temperature 0",
+                    {.program = "train_gpt-emulated", .environment = "EMULATOR_DEVICES=2"});
+    ASSERT_EQ(generated.status, 0) << generated.output;
+    EXPECT_EQ(count(generated.output, "note: the cuda device keeps no keys and values"), 1) << generated.output;
+    const std::size_t ids = generated.output.find("1 2 3 ");
+    ASSERT_NE(ids, std::string::npos) << generated.output;
+    said.push_back(generated.output.substr(ids, generated.output.find('\n', ids) - ids));
+  }
+  EXPECT_EQ(count(said[0], " "), 18) << said[0];
+  EXPECT_EQ(said[1], said[0]);
+}
+
 TEST_F(GpuProgram, MfuIsSaidForKnownCardsOnly) {
   ProgramRun known = run(2, "--steps 1", "EMULATOR_DEVICES=2");
   ASSERT_EQ(known.status, 0) << known.output;
