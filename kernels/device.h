@@ -80,6 +80,9 @@ struct SoftmaxFold {
 // One atom: the unit of norms, hashes and optimizer shards.
 inline constexpr std::int64_t kAtomElements = 65536;
 
+// Chunks of the head's rows fit the caches of a cpu, or the L2 of a GPU, for which few launches count as well.
+enum class HeadChunks : std::uint8_t { for_cpu, for_gpu };
+
 // Tensors that one operation takes.
 inline constexpr std::size_t kTensorsAtOnce = 120;
 
@@ -116,6 +119,9 @@ class Device {
   virtual std::int64_t workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH,
                                        std::int64_t Vp) const = 0;
   virtual void use_workspace(void* workspace, std::int64_t bytes) = 0;
+
+  // Which rule says how many rows a chunk of the head has (model/unit_head.h).
+  virtual HeadChunks head_chunks() const { return HeadChunks::for_cpu; }
 
   // Called by the compute thread between tiles and operations at least every few milliseconds, so that messages move
   // while a stage computes. Never called from another thread.

@@ -212,6 +212,8 @@ Stage::Stage(Device& device, StageShape shape)
     : device_(device), shape_(std::move(shape)), bound_(std::make_unique<BoundStage>()) {
   check(shape_.model);
   check_shape(shape_);
+  if (shape_.chunks != device_.head_chunks())
+    throw std::logic_error("the stage's plan has chunks of the head for another device (StageShape::chunks)");
 }
 
 Stage::~Stage() = default;

@@ -33,6 +33,7 @@ struct StageShape {
   std::int64_t B = 4;  // rows of a micro-batch
   std::int64_t T = 256;
   HeadForm head = HeadForm::streamed;
+  HeadChunks chunks = HeadChunks::for_cpu;  // Device::head_chunks
   bool caches = false;  // generation keeps keys and values in StageSlots::cache, and runs new positions of row 0 alone
   std::vector<bool> recompute;  // per unit of the stage (empty: none): backward_input repeats the forward of these
                                 // units, then everything but their input lives I..W only. Shards of the head repeat

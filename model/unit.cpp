@@ -24,6 +24,7 @@ UnitSizes unit_sizes(const StageShape& shape, Precision precision) {
   sizes.V = shape.model.vocab;
   sizes.Vp = shape.model.padded_vocab();
   sizes.element = element_size(precision);
+  sizes.chunks = shape.chunks;
   return sizes;
 }
 

@@ -21,6 +21,7 @@ namespace train_gpt {
 struct UnitSizes {
   std::int64_t B = 0, T = 0, C = 0, NH = 0, V = 0, Vp = 0;
   std::int64_t element = 4;  // bytes of one element of an activation
+  HeadChunks chunks = HeadChunks::for_cpu;
 
   std::int64_t rows() const { return B * T; }  // N
   std::int64_t activation_bytes(std::int64_t columns) const { return rows() * columns * element; }

@@ -133,11 +133,13 @@ void leave_head(Device& device, const HeadUnit& unit, void* dx) {
 
 }  // namespace
 
-std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t Vp) {
-  constexpr std::int64_t kChunkBytes = std::int64_t{32} << 20;
-  constexpr std::int64_t kMultiple = 64;
-  const std::int64_t by_bytes = kChunkBytes / (Vp * std::int64_t{sizeof(float)}) / kMultiple * kMultiple;
-  const std::int64_t by_rows = (rows / 16 + kMultiple - 1) / kMultiple * kMultiple;
+std::int64_t head_chunk_rows(HeadChunks chunks, std::int64_t rows, std::int64_t Vp, std::int64_t shard_width) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20, kMultiple = 64;
+  const bool gpu = chunks == HeadChunks::for_gpu;
+  const std::int64_t bytes = gpu ? 24 * kMiB : 32 * kMiB, columns = gpu ? shard_width : Vp;
+  const std::int64_t share = gpu ? (rows + 3) / 4 : rows / 16;
+  const std::int64_t by_bytes = bytes / (columns * std::int64_t{sizeof(float)}) / kMultiple * kMultiple;
+  const std::int64_t by_rows = (share + kMultiple - 1) / kMultiple * kMultiple;
   return std::min(rows, std::max({kMultiple, by_bytes, by_rows}));
 }
 

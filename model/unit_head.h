@@ -31,9 +31,9 @@ namespace train_gpt {
 
 // X, m, s, z and A where they lie in a message or in a slot.
 struct HeadState {
-  void* normed = nullptr;  // X (N,C) activation precision; in generation (B,C)
-  SoftmaxFold fold;        // m, s, z (N) and A (N,C); validation has no A
-  void* logits = nullptr;         // generation: (B,logit_columns)
+  void* normed = nullptr;          // X (N,C) activation precision; in generation (B,C)
+  SoftmaxFold fold;                // m, s, z (N) and A (N,C); validation has no A
+  void* logits = nullptr;          // generation: (B,logit_columns)
   std::int64_t logit_columns = 0;  // of the shards so far
 };
 
@@ -82,8 +82,10 @@ struct HeadUnit {
 HeadUnit bind_head(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
                    const ParameterView& parameters, const Homes& homes, std::vector<HeadShard>& shards);
 
-// Rows of one chunk: 32 MiB of fp32 scores over the whole vocabulary, or a sixteenth of the rows where that is more.
-std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t Vp);
+// Rows of one chunk. For a cpu 32 MiB of fp32 scores over the whole vocabulary, or a sixteenth of the rows where that
+// is more. For a GPU 24 MiB of fp32 scores over one shard, which its L2 (40 MiB or more) holds with their exponentials,
+// or a quarter of the rows where that is more: the gradient of the weights is added to four times at most.
+std::int64_t head_chunk_rows(HeadChunks chunks, std::int64_t rows, std::int64_t Vp, std::int64_t shard_width);
 
 // F with and without gradient.
 void head_forward(Device& device, const HeadUnit& unit);

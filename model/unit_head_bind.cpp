@@ -34,7 +34,7 @@ class HeadBinder {
     unit_.first = first_unit_ == head_;
     unit_.last = shape_.has_losses();
     unit_.streamed = shape_.streams_head();
-    unit_.chunk = head_chunk_rows(sizes_.rows(), sizes_.Vp);
+    unit_.chunk = head_chunk_rows(sizes_.chunks, sizes_.rows(), sizes_.Vp, vocabulary_shard(shape_.model, 0).width);
     if (unit_.first)
       unit_.norm = affine(sizes_, parameters_, tensor_index(shape_.model, TensorKind::lnfw),
                           tensor_index(shape_.model, TensorKind::lnfb));

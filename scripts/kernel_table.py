@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Prints the table of kernels in kernels/cuda/README.md: registers, shared memory, occupancy, bank conflicts.
 
-  kernel_table.py --ptxas FILE.. --program BINARY --report FILE     (make kernel-table calls it)
+  kernel_table.py --ptxas FILE.. --program BINARY --report FILE     (make kernel-table and make check-kernel-table call it)
 
 --ptxas    what `nvcc -Xptxas -v` said of each kernel file, for every architecture
+--recorded a file that has the same table: lines that differ are printed, and the status is 1
 --report   what the emulated program BINARY printed at its end under EMULATOR_BANKS=1: threads, dynamic shared memory, conflicts
 
 A line stands for all instances of a kernel that differ in element type and width of access only: the most registers, the
 most shared memory, the fewest blocks, the most conflicts. Kernels that BINARY never launched are an error.
 """
 import argparse
+import difflib
 import re
 import subprocess
 import sys
@@ -108,11 +110,26 @@ def size_text(bytes_used):
     return f"{bytes_used} B" if bytes_used < 1024 else f"{bytes_used / 1024:.4g} KB"
 
 
+def compare(table, path):
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    if table[0] not in lines:
+        sys.exit(f"kernel_table.py: error: {path} has no table that begins with '{table[0]}'")
+    begin = lines.index(table[0])
+    end = next((i for i in range(begin, len(lines)) if not lines[i].startswith("|")), len(lines))
+    changes = [line for line in difflib.ndiff(lines[begin:end], table) if line[0] in "-+"]
+    if changes:
+        sys.exit(f"kernel_table.py: error: {path} records other figures (- recorded, + now); make kernel-table prints the table, "
+                 "if they are meant:\n" + "\n".join(changes))
+    print(f"{len(table) - 2} passed, 0 failed")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ptxas", nargs="+", required=True)
     parser.add_argument("--program", required=True)
     parser.add_argument("--report", required=True)
+    parser.add_argument("--recorded")
     options = parser.parse_args()
     compiled = read_ptxas(options.ptxas)
     launched = read_report(options.report, options.program)
@@ -125,8 +142,8 @@ def main():
         lines[line_of(kernel)].append(kernel)
     known = [a for a in arches if a in MULTIPROCESSOR]
     cards = [MULTIPROCESSOR[a][0] for a in known]
-    print("| kernel | threads | registers | shared memory | " + " | ".join(f"blocks, {c}" for c in cards) + " | conflicts |")
-    print("| --- " * (5 + len(cards)) + "|")
+    table = ["| kernel | threads | registers | shared memory | " + " | ".join(f"blocks, {c}" for c in cards) + " | conflicts |",
+             "| --- " * (5 + len(cards)) + "|"]
     for line, kernels in sorted(lines.items()):
         threads = max(launched[k][0] for k in kernels)
         registers = [max(compiled[k][a][0] for k in kernels) for a in arches]
@@ -135,8 +152,12 @@ def main():
                       for k in kernels) for a in known]
         shares = [100 * launched[k][3] / launched[k][2] for k in kernels if launched[k][2]]
         conflicts = f"{max(shares):.3g}%" if shares else "-"
-        print(f"| {line} | {threads} | {' / '.join(map(str, registers))} | {size_text(shared) if shared else '0'} | "
-              + " | ".join(map(str, blocks)) + f" | {conflicts} |")
+        table.append(f"| {line} | {threads} | {' / '.join(map(str, registers))} | {size_text(shared) if shared else '0'} | "
+                     + " | ".join(map(str, blocks)) + f" | {conflicts} |")
+    if options.recorded is None:
+        print("\n".join(table))
+    else:
+        compare(table, options.recorded)
 
 
 if __name__ == "__main__":

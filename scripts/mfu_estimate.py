@@ -4,7 +4,7 @@
   mfu_estimate.py [--measured gpu_check.json]     the table; with what scripts/gpu_check.sh measured in a column of its own
 
 Per layer and micro-batch of N tokens: 24 N C^2 FLOPs of products forward and twice that backward; attention's causal half,
-2 N T C forward and 3.5 times that backward (7 products against 2); bytes of the passes that are bound by memory; kernels.
+2 N T C forward and 2.5 times that backward (5 products against 2); bytes of the passes that are bound by memory; kernels.
 Per step: the optimizer's bytes, the pipeline's bubble (p - 1) / (m + p - 1), and the sum of gradients over replicas.
 """
 import argparse
@@ -14,7 +14,8 @@ import json
 CARDS = {"H100": (989.4e12, 3.35e12, 80e9), "H200": (989.4e12, 4.8e12, 141e9)}
 PRODUCTS = 0.65  # of the peak: what cuBLASLt reaches on large bf16 products at the card's power limit
 MMA_SYNC = 0.62  # of the peak: what mma.sync reaches where wgmma reaches all
-ATTENTION = 0.40  # of that: shared memory bounds a warp of 16 rows (docs/mfu_estimate.md)
+BOUNDS = {64: (0.88, 0.74), 128: (0.91, 0.57)}  # of that, forward and backward, by head size (scripts/sass_table.py)
+ATTENTION = 0.7  # of that bound: barriers, latency, the diagonal
 MEMORY = 0.85  # of the bandwidth
 KERNEL_GAP = 1e-6  # s between two kernels of a stream
 KERNELS = 24  # per layer and micro-batch, counted by the emulator
@@ -36,14 +37,16 @@ def parameters(layers, C):
 
 def step_seconds(card, model, layout):
     peak, bandwidth, _ = CARDS[card]
-    _, layers, _, C, rows = model
+    _, layers, heads, C, rows = model
     stages, replicas, micro_batches = layout
     tokens = rows * T
     products = 72 * tokens * C * C / (PRODUCTS * peak)
-    attention = 2 * tokens * T * C * 4.5 / (ATTENTION * MMA_SYNC * peak)
+    forward, backward = BOUNDS[C // heads]
+    attention = 2 * tokens * T * C * (1 / forward + 2.5 / backward) / (ATTENTION * MMA_SYNC * peak)
     gradients = 12 * C * C * 8 / (MEMORY * bandwidth)  # read and written once per micro-batch
     layer = products + attention + gradients + LAYER_BYTES * C * tokens / (MEMORY * bandwidth) + KERNELS * KERNEL_GAP
-    head = 6 * tokens * C * V / (PRODUCTS * peak) + 3 * 2 * tokens * V / (MEMORY * bandwidth)
+    passes = -(-tokens // max(3072, -(-tokens // 4)))  # chunks: the weights' gradient is read and written once for each
+    head = 6 * tokens * C * V / (PRODUCTS * peak) + (3 * 2 * tokens * V + passes * 8 * C * V) / (MEMORY * bandwidth)
     slowest = -(-layers // stages) * layer if stages > 1 else layers * layer + head
     if stages > 1:  # the cut balances the head's units against layers
         slowest = max(slowest, (layers * layer + head) / stages)
@@ -53,7 +56,7 @@ def step_seconds(card, model, layout):
 
 
 def mfu(card, model, layout):
-    _, layers, _, C, rows = model
+    _, layers, heads, C, rows = model
     stages, replicas, micro_batches = layout
     per_token = 3 * (layers * (24 * C * C + 2 * C * (T + 1)) + 2 * C * V)
     tokens = rows * T * micro_batches * replicas

@@ -244,6 +244,13 @@ std::int64_t planned_workspace_bytes(DeviceKind device, Precision precision, int
                                                    model.padded_vocab());
 }
 
+HeadChunks planned_head_chunks([[maybe_unused]] DeviceKind device) {
+#if defined(TRAIN_GPT_CUDA)
+  if (device == DeviceKind::cuda) return HeadChunks::for_gpu;
+#endif
+  return HeadChunks::for_cpu;
+}
+
 void Session::together(const std::function<void()>& setup) {
   // One byte of status, then the message.
   std::string outcome(1, '0');

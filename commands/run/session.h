@@ -90,5 +90,7 @@ int fail_together(const std::string& message, int status);
 // Device::workspace_bytes of a device that need not be here: for plans.
 std::int64_t planned_workspace_bytes(DeviceKind device, Precision precision, int threads, const ModelConfig& model,
                                      const BatchShape& batch);
+// Device::head_chunks, likewise.
+HeadChunks planned_head_chunks(DeviceKind device);
 
 }  // namespace train_gpt

@@ -25,8 +25,10 @@ bool uses_flash(std::int64_t head_size) {
 
 }  // namespace
 
-std::int64_t attention_backward_scratch_bytes(std::int64_t B, std::int64_t T, std::int64_t NH) {
-  return B * T * NH * static_cast<std::int64_t>(sizeof(float));  // delta
+std::int64_t attention_backward_scratch_bytes(Precision precision, std::int64_t B, std::int64_t T, std::int64_t C,
+                                              std::int64_t NH) {
+  const bool flash = precision == Precision::bf16 && has_flash_attention(C / NH);
+  return flash ? flash_backward_scratch_bytes(B, T, C, NH) : B * T * NH * static_cast<std::int64_t>(sizeof(float));
 }
 
 template <typename Float>
@@ -46,14 +48,14 @@ void CudaDevice<Float>::attention_backward(void* dqkv, const void* dout, const v
                                            const float* lse, std::int64_t B, std::int64_t T, std::int64_t C,
                                            std::int64_t NH) {
   require_supported(C, NH);
-  float* delta = scratch_of(attention_backward_scratch_bytes(B, T, NH));
-  attention_delta(delta, low(dout), low(out), B, T, C, NH, stream_);
+  float* scratch = scratch_of(attention_backward_scratch_bytes(precision(), B, T, C, NH));
   if (uses_flash<Float>(C / NH)) {
     if constexpr (std::is_same_v<Float, bf16>) {
-      attention_backward_flash(low(dqkv), low(dout), low(qkv), lse, delta, B, T, C, NH, stream_);
+      attention_backward_flash(low(dqkv), low(dout), low(qkv), low(out), lse, scratch, B, T, C, NH, stream_);
     }
   } else {
-    attention_backward_plain(low(dqkv), low(dout), low(qkv), lse, delta, B, T, C, NH, stream_);
+    attention_delta(scratch, low(dout), low(out), B, T, C, NH, stream_);
+    attention_backward_plain(low(dqkv), low(dout), low(qkv), lse, scratch, B, T, C, NH, stream_);
   }
   progress();
 }

@@ -1,4 +1,4 @@
-// Causal attention on tensor cores for bf16 and head sizes 64 and 128 (attention_flash.cu).
+// Causal attention on tensor cores for bf16 and head sizes 64 and 128 (attention_flash_forward.cu, .._backward.cu).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,9 +12,11 @@ inline bool has_flash_attention(std::int64_t head_size) { return head_size == 64
 
 void attention_forward_flash(__nv_bfloat16* out, float* lse, const __nv_bfloat16* qkv, std::int64_t B, std::int64_t T,
                              std::int64_t C, std::int64_t NH, cudaStream_t stream);
-// delta(B,NH,T): of attention_delta.h
+
+std::int64_t flash_backward_scratch_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH);
+// scratch: that many bytes of device memory, aligned to 16
 void attention_backward_flash(__nv_bfloat16* dqkv, const __nv_bfloat16* dout, const __nv_bfloat16* qkv,
-                              const float* lse, const float* delta, std::int64_t B, std::int64_t T, std::int64_t C,
-                              std::int64_t NH, cudaStream_t stream);
+                              const __nv_bfloat16* out, const float* lse, void* scratch, std::int64_t B, std::int64_t T,
+                              std::int64_t C, std::int64_t NH, cudaStream_t stream);
 
 }  // namespace train_gpt::cuda

@@ -10,7 +10,7 @@
 // FLOPs for causal T: forward 2 B T^2 C, backward 7 B T^2 C (scores and dp are computed twice). Bytes: 4 e B T C
 // forward; every tile is read from L2 once per block of 8 rows. Bound by shared memory: a lane reads 4 to 8 bytes for a
 // multiply-add, so 1/8 to 1/4 of the fp32 peak: 8 to 16 TFLOP/s on an H100 or H200, 2.5 to 5 TFLOP/s on an A100. bf16
-// at head sizes 64 and 128 takes attention_flash.cu instead.
+// at head sizes 64 and 128 takes attention_flash_forward.cu and attention_flash_backward.cu instead.
 #include <cmath>
 
 #include "kernels/cuda/attention_plain.h"

@@ -74,6 +74,7 @@ class CudaDevice final : public WithStream {
   void from_float(void* out, const float* in, std::int64_t n) override;
   void to_float(float* out, const void* in, std::int64_t n) override;
 
+  HeadChunks head_chunks() const override { return HeadChunks::for_gpu; }
   std::int64_t workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH,
                                std::int64_t /*Vp*/) const override;
   void use_workspace(void* workspace, std::int64_t bytes) override;

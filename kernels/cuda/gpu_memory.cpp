@@ -51,8 +51,9 @@ std::int64_t cuda_workspace_bytes(Precision precision, std::int64_t B, std::int6
   const std::int64_t N = B * T;
   return cuda::MatrixProducts::kWorkspaceBytes +
          std::max({aligned(N * 4 * C * element_size(precision)), aligned(cuda::bias_backward_scratch_bytes(N, 4 * C)),
+                   aligned(cuda::embedding_backward_scratch_bytes(N, C)),
                    aligned(cuda::layernorm_backward_weight_scratch_bytes(N, C)),
-                   aligned(cuda::attention_backward_scratch_bytes(B, T, NH))});
+                   aligned(cuda::attention_backward_scratch_bytes(precision, B, T, C, NH))});
 }
 
 }  // namespace train_gpt

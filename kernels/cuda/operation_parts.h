@@ -6,10 +6,14 @@
 
 #include <cstdint>
 
+#include "kernels/device.h"
+
 namespace train_gpt::cuda {
 
+std::int64_t embedding_backward_scratch_bytes(std::int64_t N, std::int64_t C);
 std::int64_t layernorm_backward_weight_scratch_bytes(std::int64_t N, std::int64_t C);
-std::int64_t attention_backward_scratch_bytes(std::int64_t B, std::int64_t T, std::int64_t NH);
+std::int64_t attention_backward_scratch_bytes(Precision precision, std::int64_t B, std::int64_t T, std::int64_t C,
+                                              std::int64_t NH);
 
 // bias.cu: dbias(OC) += column sums of dout(N,OC)
 std::int64_t bias_backward_scratch_bytes(std::int64_t N, std::int64_t OC);

@@ -30,6 +30,7 @@ using emulator::ptx::mma_m16n8k16_bf16;
 using emulator::ptx::mma_m16n8k4_tf32;
 using emulator::ptx::mma_m16n8k8_tf32;
 using emulator::ptx::to_tf32;
+inline void forget_value(int&) {}
 }  // namespace train_gpt::ptx
 
 #else
@@ -139,6 +140,10 @@ __device__ __forceinline__ void cp_async_wait_group() {
   asm volatile("cp.async.wait_group %0;" : : "n"(kPendingGroups) : "memory");
 }
 __device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+
+// From here on the compiler knows nothing about x: what follows from it is computed where it is used, again in each round
+// of a loop, and holds no registers all the while.
+__device__ __forceinline__ void forget_value(int& x) { asm volatile("" : "+r"(x)); }
 
 // 2^x, relative error 2^-22, subnormals flushed to zero.
 __device__ __forceinline__ float exp2_approximate(float x) {

@@ -96,6 +96,7 @@ class RankPlanner {
                    .B = request_.batch.rows,
                    .T = request_.batch.seq_len,
                    .head = request_.head,
+                   .chunks = request_.head_chunks,
                    .caches = request_.caches,
                    .recompute = {}};
     if (!request_.recompute.empty()) {

@@ -38,12 +38,13 @@ struct PlanRequest {
   std::vector<bool> recompute;  // per unit of the model; empty: none
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  std::int64_t workspace_bytes = 0;  // Device::workspace_bytes for these sizes
-  Costs costs;                       // for the lengths of the message queues
-  bool training = true;              // false: validation and generation alone, without gradients and optimizer state
-  bool computes = true;              // false: the timed device, which needs message buffers and nothing else
-  bool caches = false;               // generation keeps keys and values (where Device::rows_stand_alone)
-  bool spare_parameters = false;     // --optimizer-step optimistic: a second parameter arena
+  std::int64_t workspace_bytes = 0;              // Device::workspace_bytes for these sizes
+  HeadChunks head_chunks = HeadChunks::for_cpu;  // Device::head_chunks
+  Costs costs;                                   // for the lengths of the message queues
+  bool training = true;           // false: validation and generation alone, without gradients and optimizer state
+  bool computes = true;           // false: the timed device, which needs message buffers and nothing else
+  bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
+  bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
 };
 
 // Activation memory comes in pools of equal slots, one pool per lifetime (see model/stage.h) and size.

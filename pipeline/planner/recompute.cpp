@@ -72,6 +72,7 @@ StageShape unit_shape(const PlanRequest& request, int unit, bool recompute) {
   shape.B = request.batch.rows;
   shape.T = request.batch.seq_len;
   shape.head = request.head;
+  shape.chunks = request.head_chunks;
   shape.recompute = {recompute};
   return shape;
 }

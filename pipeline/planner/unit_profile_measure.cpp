@@ -79,7 +79,8 @@ class UnitOnItsOwn {
  public:
   UnitOnItsOwn(Device& device, const ModelConfig& model, UnitForm form, std::int64_t rows, std::int64_t seq_len)
       : device_(device), buffers_(device) {
-    const StageShape shape = shape_of(form, model, rows, seq_len);
+    StageShape shape = shape_of(form, model, rows, seq_len);
+    shape.chunks = device.head_chunks();
     stage_ = std::make_unique<Stage>(device, shape);
     layout_ = layout_of(shape);
     take_parameters();

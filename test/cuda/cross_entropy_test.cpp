@@ -47,6 +47,13 @@ INSTANTIATE_TEST_SUITE_P(Large, CudaShardChain,
                          testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
                                           testing::Values(ShardSizes{0, 8, 129, 128}, ShardSizes{0, 8, 50257, 2048})),
                          shard_case_name);
+#if defined(TRAIN_GPT_ON_CARD)
+INSTANTIATE_TEST_SUITE_P(Card, CudaShardChain,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(ShardSizes{0, 768, 50257, 2048},
+                                                          ShardSizes{0, 4096, 50257, 2048})),
+                         shard_case_name);
+#endif
 
 // A model that is certain of its targets: what is left of softmax - onehot lies far below the rounding of softmax.
 TEST(CudaShardChain, ConfidentTargetsLoseNothingInBf16) {

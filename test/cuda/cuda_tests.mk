@@ -4,6 +4,7 @@
 #   make test-cuda     plain build, small sizes: seconds; part of make test
 #   make check-cuda    all sizes, sanitizers, race detector, and every barrier and wait left out once; part of make check
 #   make kernel-table  registers, shared memory, occupancy and bank conflicts of every kernel; needs nvcc
+#   make sass-table    what limits the attention kernels, from their instructions; needs nvcc and cuobjdump
 
 # Communication is tested by trainer_tests.mk.
 CUDA_SOURCES := $(filter-out %_communicator.cpp %/side_stream.cpp %/nccl_link.cpp %/setup_deadline.cpp %/nccl_collectives.cu,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp))
@@ -46,8 +47,22 @@ check: check-cuda
 # Registers, shared memory, occupancy and bank conflicts of every kernel: the table in kernels/cuda/README.md. (The kernel
 # that adds NCCL's slices has neither shared memory nor a place in these tests.)
 CUDA_TABLED := --gtest_filter=Small/CudaAttention*:Large/CudaAttention*HS256:Small/CudaRows*:Small*/CudaMatmul*:Small/CudaShardChain*:*AdamW*:*CudaTensors*:CudaSquaredSums*:CudaConversions*:CudaMemory.Add*:*CudaMuon*
-.PHONY: kernel-table
+kernel_table = EMULATOR_BANKS=1 $(BUILD)/cuda_tests-race --gtest_brief=1 '$(CUDA_TABLED)' > $(BUILD)/banks.log 2>&1 || { cat $(BUILD)/banks.log; exit 1; }; \
+  scripts/kernel_table.py --ptxas $(filter-out %/nccl_collectives.ptxas,$(NVCC_OBJECTS:.o=.ptxas)) \
+  --program $(BUILD)/cuda_tests-race --report $(BUILD)/banks.log
+# What limits the attention kernels, by their instructions; the bound that the forward must not lose.
+SASS_TABLE := scripts/sass_table.py --require 'flash_forward_kernel<64>=75' --require 'flash_forward_kernel<128>=75'
+.PHONY: kernel-table sass-table check-kernel-table
 kernel-table: $(NVCC_OBJECTS) $(BUILD)/cuda_tests-race
-	@EMULATOR_BANKS=1 $(BUILD)/cuda_tests-race --gtest_brief=1 '$(CUDA_TABLED)' > $(BUILD)/banks.log 2>&1 || { cat $(BUILD)/banks.log; exit 1; }
-	@scripts/kernel_table.py --ptxas $(filter-out %/nccl_collectives.ptxas,$(NVCC_OBJECTS:.o=.ptxas)) \
-	  --program $(BUILD)/cuda_tests-race --report $(BUILD)/banks.log
+	@$(kernel_table)
+sass-table: $(filter %_forward.o %_backward.o,$(NVCC_OBJECTS))
+	@$(SASS_TABLE) $^
+# Against the record, which is nvcc 13.0's for 8.0 and 9.0.
+check-kernel-table: $(NVCC_OBJECTS) $(BUILD)/cuda_tests-race
+	@if [ '$(CUDA_ARCHS)' = '80 90' ] && $(CUDA_NVCC) --version | grep -q 'release 13.0'; then $(kernel_table) --recorded kernels/cuda/README.md; \
+	  else echo 'skipped: the table of kernels is that of nvcc 13.0 for 8.0 and 9.0'; fi
+	@if command -v cuobjdump > /dev/null; then $(SASS_TABLE) $(filter %_forward.o %_backward.o,$(NVCC_OBJECTS)); \
+	  else echo 'skipped: no cuobjdump to count instructions (pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)'; fi
+ifneq ($(CUDA_NVCC),)
+check-cuda: check-kernel-table
+endif

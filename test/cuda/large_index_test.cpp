@@ -123,11 +123,12 @@ TEST_P(LargeIndex, Embedding) {
   const std::int64_t C = 768, T = 1000, B = kLimit / (T * C) + 4, N = B * T;
   std::vector<std::int32_t> host_tokens(static_cast<std::size_t>(N), 3);
   host_tokens.back() = 7;
-  const Tokens tokens(*device_, host_tokens), last(*device_, {7});
-  LowBuffer wte(*device_, random_floats(11 * C, 1)), wpe(*device_, random_floats(T * C, 2)), row(*device_, C);
-  LowBuffer last_wpe(*device_, Floats(random_floats(T * C, 2).end() - C, random_floats(T * C, 2).end()));
+  const Tokens tokens(*device_, host_tokens);
+  LowBuffer wte(*device_, random_floats(11 * C, 1)), wpe(*device_, random_floats(T * C, 2));
   Repeated out(*device_, N * C, 3, element_), dout(*device_, N * C, 4, element_);
-  device_->embedding_forward(row, last, wte, wpe, 1, 1, C);
+  const std::int64_t workspace_bytes = device_->workspace_bytes(B, T, C, 1, 128);
+  void* workspace = device_->allocate(workspace_bytes);
+  device_->use_workspace(workspace, workspace_bytes);
   const Floats zeros(static_cast<std::size_t>(11 * C), 0), wide(static_cast<std::size_t>(T * C), 0);
   Buffer dwte(*device_, zeros), dwpe(*device_, wide);
   at_the_end([&] {
@@ -142,6 +143,7 @@ TEST_P(LargeIndex, Embedding) {
     EXPECT_NEAR(written[c], expected, 0.01 * std::abs(expected) + 1e-6) << c;
     EXPECT_EQ(sums[7 * C + c], gradient[c]) << c;
   }
+  device_->release(workspace);
 }
 
 TEST_P(LargeIndex, LayerNorm) {
@@ -181,6 +183,51 @@ TEST_P(LargeIndex, Attention) {
   expect_same(out.tail(n), one_out.values(), "out");
   expect_same(dqkv.tail(3 * n), one_dqkv.values(), "dqkv");
   device_->release(workspace);
+}
+
+TEST_P(LargeIndex, CrossEntropy) {
+  const VocabularyShard shard{.begin = 0, .width = 2048, .columns = 2001};
+  const std::int64_t C = 2056, rows = kLimit / shard.width + 9;
+  std::vector<std::int32_t> host_targets(static_cast<std::size_t>(rows), 3);
+  host_targets.back() = 7;
+  const Tokens targets(*device_, host_targets), last(*device_, {7});
+  LowBuffer weight(*device_, random_floats(8 * C, 1));
+  Repeated scores(*device_, rows * shard.width, 2), exponentials(*device_, rows * shard.width, 3, element_),
+      mixture(*device_, rows * C, 4), largest(*device_, rows, 5), sum(*device_, rows, 6), at_target(*device_, rows, 7),
+      largest_then(*device_, rows, 8), losses(*device_, rows, 9);
+  Buffer small_scores(*device_, scores.tail(shard.width)), small_mixture(*device_, mixture.tail(C)),
+      small_largest(*device_, largest.tail(1)), small_sum(*device_, sum.tail(1)),
+      small_at_target(*device_, at_target.tail(1)), small_then(*device_, {0}), small_loss(*device_, {0});
+  LowBuffer small_exponentials(*device_, shard.width);
+  const auto chain = [&](const SoftmaxFold& fold, void* e, float* then, float* y, const std::int32_t* at, float* loss,
+                         std::int64_t count) {
+    device_->fold_scores(fold, e, then, y, at, shard, /*first=*/false, count, C);
+    device_->score_exponentials(e, y, then, shard, count);
+    device_->finish_cross_entropy(loss, fold, at, 0.5F, count, C);
+    device_->subtract_targets(fold.mixture, weight, at, 0.5F, shard, count, C);
+    device_->score_gradients(e, e, then, fold.largest, fold.sum, at, 0.5F, shard, count);
+  };
+  chain({small_largest, small_sum, small_at_target, small_mixture}, small_exponentials, small_then, small_scores, last,
+        small_loss, 1);
+  at_the_end([&] {
+    chain({largest, sum, at_target, mixture}, exponentials, largest_then, scores, targets, losses, rows);
+  });
+  expect_same(losses.tail(1), small_loss.values(), "losses");
+  expect_same(mixture.tail(C), small_mixture.values(), "mixture");
+  expect_same(exponentials.tail(shard.width), small_exponentials.values(), "gradients of the scores");
+}
+
+TEST_P(LargeIndex, SquaredSums) {
+  const std::int64_t n = kLimit + 4099, atoms = (n + kAtomElements - 1) / kAtomElements, few = n % kAtomElements;
+  Repeated x(*device_, n, 1);
+  Buffer small(*device_, x.tail(few));
+  auto* sums = static_cast<double*>(device_->allocate((atoms + 1) * 8));
+  device_->squared_sums(sums + atoms, small, few);
+  at_the_end([&] { device_->squared_sums(sums, x, n); });
+  double of_all[2] = {0, 1};
+  device_->to_host(of_all, sums + atoms - 1, sizeof of_all);
+  EXPECT_EQ(of_all[0], of_all[1]);
+  device_->release(sums);
 }
 
 INSTANTIATE_TEST_SUITE_P(Large, LargeIndex, testing::Values(Precision::fp32, Precision::bf16),

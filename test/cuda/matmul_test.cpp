@@ -129,6 +129,14 @@ INSTANTIATE_TEST_SUITE_P(Large, CudaMatmul,
                                                           Sizes{200, 10, 800}, Sizes{600, 24, 33}),
                                           testing::Values(Epilogues::fused, Epilogues::separate)),
                          case_name);
+#if defined(TRAIN_GPT_ON_CARD)
+INSTANTIATE_TEST_SUITE_P(Card, CudaMatmul,
+                         testing::Combine(kPrecisions,
+                                          testing::Values(Sizes{64, 768, 3072}, Sizes{40, 1600, 6400},
+                                                          Sizes{24, 4096, 4096}, Sizes{16, 768, 50304}),
+                                          testing::Values(Epilogues::fused)),
+                         case_name);
+#endif
 
 // Chunks of rows, whose addresses are rows of a buffer: equal products have equal bits, wherever their operands lie.
 // (cuBLASLt promises no more: not that a chunk has the bits of the whole.)

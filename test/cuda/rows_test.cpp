@@ -110,6 +110,13 @@ INSTANTIATE_TEST_SUITE_P(Large, CudaRows,
                                           testing::Values(Sizes{3, 63, 100}, Sizes{3, 200, 129}, Sizes{1, 300, 768},
                                                           Sizes{2, 200, 33})),
                          case_name);
+#if defined(TRAIN_GPT_ON_CARD)
+INSTANTIATE_TEST_SUITE_P(Card, CudaRows,
+                         testing::Combine(testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Sizes{4, 1024, 768}, Sizes{2, 1000, 1600},
+                                                          Sizes{1, 1024, 4096})),
+                         case_name);
+#endif
 
 }  // namespace
 }  // namespace train_gpt

@@ -2,8 +2,9 @@
 // its runtime land in race_hooks.cpp instead. Per byte the last write and the last two reads are kept, each with the
 // stretch of execution it came from; two accesses of which one writes must be ordered:
 //   - within a block by __syncthreads, or by __syncwarp for lanes that both took part,
-//   - between blocks of a launch by nothing (but both may be atomic, and a block that continues after an atomic counter
-//     sees what other blocks wrote before __threadfence and their own count),
+//   - between blocks of a launch by nothing (but both may be atomic, and a thread that continues after an atomic counter
+//     sees what another wrote before __threadfence and its own count there, and what that one's block had done before its
+//     last barrier; the rest of its block sees it behind the next barrier),
 //   - between stream operations by stream order, events and host synchronisation (vector clocks).
 // It also knows which bytes were never written, what is no device memory, and what a pending cp.async will fill.
 #pragma once

@@ -46,11 +46,27 @@ WarpClocks& clocks_of(unsigned warp) {
   return clocks;
 }
 
-// Blocks whose writes the running block may rely on: they fenced and then counted atomically on an address on which
-// this block has counted since.
+// A thread that fences and then counts atomically publishes what it did, and what its block did before its last
+// barrier. A thread that counts there later knows it, and so does its block behind the next barrier.
+struct Moment {
+  std::uint64_t block_serial = 0;
+  std::uint32_t barrier_epoch = 0;
+  unsigned thread = 0;
+  bool operator==(const Moment&) const = default;
+};
+struct Acquired {
+  Moment published, known;
+};
 std::array<bool, kMaxThreads> has_fenced{};
-std::unordered_map<const void*, std::vector<std::uint64_t>> released;
-std::vector<std::uint64_t> acquired;
+std::unordered_map<const void*, std::vector<Moment>> released;
+std::vector<Acquired> acquired;
+
+bool covers(const Acquired& known, const Segment& then) {
+  const Moment &there = known.published, &here = known.known;
+  return then.block_serial == there.block_serial &&
+         (then.barrier_epoch < there.barrier_epoch || then.thread == there.thread) &&
+         (the_block.barrier_epoch > here.barrier_epoch || current_thread->linear == here.thread);
+}
 
 std::uint32_t new_segment() {
   Segment fresh{};
@@ -97,7 +113,7 @@ bool ordered(std::uint32_t number) {
   }
   if (current_thread == nullptr) return true;
   if (then.block_serial != the_block.serial) {
-    return std::find(acquired.begin(), acquired.end(), then.block_serial) != acquired.end();
+    return std::any_of(acquired.begin(), acquired.end(), [&](const Acquired& known) { return covers(known, then); });
   }
   if (then.thread == current_thread->linear || then.barrier_epoch < the_block.barrier_epoch) return true;
   return then.thread / kWarpLanes == current_thread->warp &&
@@ -105,11 +121,10 @@ bool ordered(std::uint32_t number) {
 }
 
 void exchange_knowledge(const void* counter) {
-  std::vector<std::uint64_t>& blocks = released[counter];
-  acquired.insert(acquired.end(), blocks.begin(), blocks.end());
-  if (has_fenced[current_thread->linear] && (blocks.empty() || blocks.back() != the_block.serial)) {
-    blocks.push_back(the_block.serial);
-  }
+  std::vector<Moment>& moments = released[counter];
+  const Moment now = {the_block.serial, the_block.barrier_epoch, current_thread->linear};
+  for (const Moment& published : moments) acquired.push_back({published, now});
+  if (has_fenced[current_thread->linear] && (moments.empty() || moments.back() != now)) moments.push_back(now);
 }
 
 void operation_begins(std::uint64_t stream, std::uint32_t sequence, const StreamClock& before, const char* what) {

@@ -79,4 +79,11 @@ void synchronise_lanes(unsigned mask, Where where) {
       "__syncwarp", mask, nullptr, [](void* const*, unsigned lanes) { race::lanes_synchronised(lanes); }, where);
 }
 
+void nap(Where where) {
+  require_device_code("__nanosleep", where);
+  fail("spin", "__nanosleep at " + text(where) +
+                   ": the thread waits for what another has not written yet, and no other runs before it ends or comes "
+                   "to a barrier; a block may wait for one only that has started before it (a ticket says which)");
+}
+
 }  // namespace emulator

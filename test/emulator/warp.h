@@ -30,6 +30,10 @@ std::uint64_t vote(const char* name, unsigned mask, std::uint64_t value, WarpFun
 
 void synchronise_lanes(unsigned mask, Where where);
 
+// Of a thread that waits for what another writes. Blocks run one after the other, and threads until they wait by a
+// barrier: what is not there at once never comes, which is an error.
+void nap(Where where);
+
 enum class ShuffleKind : std::uint8_t { index, up, down, bits };
 // The lane that the calling lane reads, in a segment of `width` lanes (PTX ISA, shfl.sync).
 unsigned shuffle_source(ShuffleKind kind, unsigned operand, int width, Where where);
@@ -91,7 +95,7 @@ inline void __syncwarp(unsigned mask = 0xFFFFFFFFU, EMULATOR_WHERE) {
 inline void __threadfence() { emulator::race::fence(); }
 inline void __threadfence_block() { emulator::race::fence(); }
 inline void __threadfence_system() { emulator::race::fence(); }
-inline void __nanosleep(unsigned) {}
+inline void __nanosleep(unsigned, EMULATOR_WHERE) { emulator::nap(EMULATOR_HERE); }
 
 // ---- shuffles ----
 template <class T>

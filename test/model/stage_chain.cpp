@@ -20,6 +20,7 @@ StageChain::StageChain(Device& device, const ChainShape& shape) : device_(device
     stage.B = shape.B;
     stage.T = shape.T;
     stage.head = shape.head;
+    stage.chunks = device.head_chunks();
     if (!shape.recompute.empty())
       stage.recompute.assign(shape.recompute.begin() + first, shape.recompute.begin() + first + units);
     std::vector<bool> held(static_cast<std::size_t>(unit_count(model_)));

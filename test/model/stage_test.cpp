@@ -159,7 +159,7 @@ TEST(Stage, HeadFormsAgreeOverSeveralChunks) {
   shape.model = {.layers = 1, .heads = 1, .hidden = 4, .vocab = 70001, .max_seq_len = 90, .tied = true};
   shape.B = 2;
   shape.T = 75;
-  ASSERT_EQ(head_chunk_rows(150, shape.model.padded_vocab()), 64);
+  ASSERT_EQ(head_chunk_rows(HeadChunks::for_cpu, 150, shape.model.padded_vocab(), 2048), 64);
   shape.cut = {38};  // 35 shards
   const Result streamed = run(shape, 1, false, 1);
   shape.head = HeadForm::stored;
@@ -200,11 +200,27 @@ TEST(Stage, LogitsOfOnePositionAgreeWithTheLosses) {
 }
 
 TEST(Stage, HeadChunksFollowFromTheShape) {
-  EXPECT_EQ(head_chunk_rows(1024, 50304), 128);    // 25.8 MB
-  EXPECT_EQ(head_chunk_rows(100, 50304), 100);     // not more rows than there are
-  EXPECT_EQ(head_chunk_rows(65536, 50304), 4096);  // a sixteenth
-  EXPECT_EQ(head_chunk_rows(1024, 1 << 20), 64);   // at least 64
-  EXPECT_EQ(head_chunk_rows(100000, 1024), 8192);  // 32 MiB
+  const auto for_cpu = [](std::int64_t rows, std::int64_t Vp) {
+    return head_chunk_rows(HeadChunks::for_cpu, rows, Vp, 2048);
+  };
+  EXPECT_EQ(for_cpu(1024, 50304), 128);    // 25.8 MB
+  EXPECT_EQ(for_cpu(100, 50304), 100);     // not more rows than there are
+  EXPECT_EQ(for_cpu(65536, 50304), 4096);  // a sixteenth
+  EXPECT_EQ(for_cpu(1024, 1 << 20), 64);   // at least 64
+  EXPECT_EQ(for_cpu(100000, 1024), 8192);  // 32 MiB
+}
+
+TEST(Stage, HeadChunksOfGpusAreFourAtMost) {
+  const auto for_gpu = [](std::int64_t rows, std::int64_t width) {
+    return head_chunk_rows(HeadChunks::for_gpu, rows, 50304, width);
+  };
+  EXPECT_EQ(for_gpu(16384, 2048), 4096);   // a quarter
+  EXPECT_EQ(for_gpu(4096, 2048), 3072);    // 24 MiB
+  EXPECT_EQ(for_gpu(1000, 2048), 1000);    // not more rows than there are
+  EXPECT_EQ(for_gpu(100000, 256), 25024);  // a quarter, in blocks of 64
+  for (const std::int64_t rows : {1, 63, 12289, 16385, 65535, 100000}) {
+    EXPECT_LE((rows + for_gpu(rows, 2048) - 1) / for_gpu(rows, 2048), 4) << rows;
+  }
 }
 
 // The plan in numbers, for GPT-2 sizes: what the split backward keeps, per token and unit, in multiples of C.

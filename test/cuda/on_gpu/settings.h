@@ -2,6 +2,9 @@
 // streams are its own, so what asks for several orders repeats, and its cuBLASLt has the epilogues that it has.
 #pragma once
 
+// The sizes of real models as well, which the emulator would take hours for.
+#define TRAIN_GPT_ON_CARD
+
 namespace emulator {
 
 enum class ThreadOrder { forward, reverse, random };

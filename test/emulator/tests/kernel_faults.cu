@@ -291,6 +291,35 @@ void missing_threadfence() {
   cudaDeviceSynchronize();
 }
 
+__global__ void sums_in_turn(float* total, unsigned* ticket, unsigned* turn) {
+  __shared__ unsigned mine;
+  if (threadIdx.x == 0) {
+    mine = atomicAdd(ticket, 1u);
+    while (atomicAdd(turn, 0u) != mine) __nanosleep(10);
+    __threadfence();
+  }
+  __syncthreads();
+  total[threadIdx.x] += 1;
+  // here __syncthreads() is missing
+  if (threadIdx.x == 0) {
+    __threadfence();
+    atomicAdd(turn, 1u);
+  }
+}
+void turn_ends_before_barrier() {
+  auto* counters = reinterpret_cast<unsigned*>(device_floats(2, 0));
+  sums_in_turn<<<2, kThreads>>>(device_floats(kThreads), counters, counters + 1);
+  cudaDeviceSynchronize();
+}
+__global__ void all_blocks_meet(unsigned* count) {
+  atomicAdd(count, 1u);
+  while (atomicAdd(count, 0u) != gridDim.x) __nanosleep(10);
+}
+void blocks_wait_for_each_other() {
+  all_blocks_meet<<<2, 1>>>(reinterpret_cast<unsigned*>(device_floats(1, 0)));
+  cudaDeviceSynchronize();
+}
+
 // ---- host memory ----
 __global__ void read_through(float* out, const float* const* in) { out[0] = **in; }
 void host_pointer_inside_device_memory() {
@@ -355,6 +384,8 @@ std::vector<Fault> kernel_faults() {
       {"block-reads-another-blocks-result", block_reads_another_blocks_result, wrong_sometimes, wrong_sometimes,
        always({"race-between-blocks"})},
       {"missing-threadfence", missing_threadfence, never(), never(), always({"race-between-blocks"})},
+      {"turn-ends-before-barrier", turn_ends_before_barrier, never(), never(), always({"race-between-blocks"})},
+      {"blocks-wait-for-each-other", blocks_wait_for_each_other, always({"spin"}), always({"spin"}), always({"spin"})},
       {"host-pointer-inside-device-memory", host_pointer_inside_device_memory, never(), never(),
        always({"host-pointer"})},
       {"trap", trapping_kernel, always({"trap"}), always({"trap"}), always({"trap"})},

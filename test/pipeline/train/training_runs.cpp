@@ -62,6 +62,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.precision = device.precision();
+  request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
   const Plan plan = make_plan(request);
   const OptimizerSettings optimizer{
