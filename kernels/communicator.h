@@ -70,8 +70,9 @@ class Communicator {
   virtual void progress() = 0;
 
   // Collectives, on device memory for the cuda device. Each returns a ticket; all ranks issue them in the same order.
-  // Sums run in rank order (((r0 + r1) + r2) + ..) whatever the library does, so that results are reproducible and
-  // equal on all ranks bit for bit.
+  // Sums run in a balanced binary tree over the ranks, ((r0 + r1) + (r2 + r3)) + .., where their number is a power of
+  // two, and in rank order, ((r0 + r1) + r2) + .., where it is not, whatever the library does: results are reproducible
+  // and equal on all ranks bit for bit.
   virtual Ticket all_reduce(float* data, std::int64_t count) = 0;
   // `data` holds count elements, the sum of piece r (of size() nearly equal pieces, see piece()) arrives in rank r's
   // piece.

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "kernels/sum_of_ranks.h"
+
 namespace train_gpt {
 namespace {
 
@@ -62,7 +64,7 @@ void deliver(ChannelQueue& queue) {
 
 enum class Reduction : std::uint8_t { everywhere, own_piece, gather };
 
-// `out` piece of every rank becomes the sum over ranks in rank order; then the pieces are copied where they are wanted.
+// The piece of every rank becomes the sum over ranks; then the pieces are copied where they are wanted.
 void combine(std::vector<Half>& halves, Reduction reduction) {
   const int ranks = static_cast<int>(halves.size());
   const std::int64_t count = halves[0].bytes / static_cast<std::int64_t>(sizeof(float));
@@ -74,11 +76,9 @@ void combine(std::vector<Half>& halves, Reduction reduction) {
   for (int owner = 0; owner < ranks; ++owner) {
     const auto [begin, end] = Communicator::piece(count, owner, ranks);
     if (reduction != Reduction::gather) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        float sum = at(0)[i];
-        for (int r = 1; r < ranks; ++r) sum += at(r)[i];
-        at(owner)[i] = sum;
-      }
+      std::vector<float*> parts;
+      for (int r = 0; r < ranks; ++r) parts.push_back(at(r) + begin);
+      sum_of_ranks(at(owner) + begin, parts, end - begin);
     }
     if (reduction == Reduction::own_piece) continue;
     for (int r = 0; r < ranks; ++r) {

@@ -66,13 +66,14 @@ struct ModelOptions {
 constexpr int kLargestMicroBatches = 1 << 20;
 
 struct BatchOptions {
-  std::int64_t seq_len = 256;              // T
-  std::int64_t micro_batch_size = 4;       // b, rows
-  int micro_batches = 8;                   // m, per step and pipeline
-  bool micro_batches_given = false;        // a schedule file has an m of its own
-  std::int64_t global_rows = 0;            // --global-batch-size, which sets m; 0: not given
-  int data_parallel = 1;                   // d
-  std::optional<int> accumulation_groups;  // G, divides m; not given: 1, or 2 where a schedule has two directions
+  std::int64_t seq_len = 256;         // T
+  std::int64_t micro_batch_size = 4;  // b, rows
+  int micro_batches = 8;              // m, per step and pipeline
+  bool micro_batches_given = false;   // a schedule file has an m of its own
+  std::int64_t global_rows = 0;       // --global-batch-size, which sets m; 0: not given
+  int data_parallel = 1;              // d
+  std::optional<int>
+      accumulation_groups;  // G, of the whole step; not given: d, or 2d where a schedule has two directions
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 

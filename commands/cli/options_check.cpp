@@ -1,6 +1,7 @@
 #include "commands/cli/options_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <stdexcept>
 #include <vector>
@@ -98,10 +99,11 @@ void check_batch(const Options& options) {
              std::string("2^63 tokens; lower one of them"));
     }
   }
-  const int groups = batch.accumulation_groups.value_or(1);
-  if (batch.micro_batches % groups != 0) {
-    refuse("--accumulation-groups " + std::to_string(groups) + " does not divide --micro-batches " +
-           std::to_string(batch.micro_batches));
+  const int groups = batch.accumulation_groups.value_or(batch.data_parallel);
+  if (groups == batch.data_parallel) return;
+  if (!std::has_single_bit(static_cast<unsigned>(groups)) || groups % batch.data_parallel != 0) {
+    refuse("--accumulation-groups " + std::to_string(groups) + ": must be a power of two that --data-parallel " +
+           std::to_string(batch.data_parallel) + " divides");
   }
 }
 

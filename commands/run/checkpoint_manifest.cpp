@@ -87,8 +87,7 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
                        {"steps", std::to_string(options.run.steps)},
                        // With rows per step and groups it settles the order of all sums.
                        {"micro-batch-size", std::to_string(batch.rows)},
-                       // d replicas are d groups of the sum
-                       {"groups of micro-batches", std::to_string(batch.groups * batch.replicas)}};
+                       {"groups of micro-batches", order_of_sums(batch)}};
   if (optimizer.optimizer == OptimizerKind::muon) manifest.training["muon-scale"] = to_string(optimizer.muon_scale);
   return manifest;
 }

@@ -1,6 +1,7 @@
 #include "commands/run/inputs.h"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
@@ -55,6 +56,11 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   inputs.named = named_schedule(options, inputs.layout.pipeline);
   if (inputs.named) inputs.notices = validate(*inputs.named).notices;
   const BatchShape batch = batch_shape(options, inputs.named);
+  if (trains && !std::has_single_bit(static_cast<unsigned>(batch.replicas))) {
+    inputs.notices.push_back("--data-parallel " + std::to_string(batch.replicas) +
+                             " is no power of two: replicas are summed in rank order, so a run of other replicas has "
+                             "other bits");
+  }
   check_positions(options, inputs.model);
   if (session.is_timed()) {
     check_timed(options, inputs);

@@ -123,7 +123,7 @@ BatchShape batch_shape(const Options& options, const std::optional<Schedule>& sc
           .seq_len = options.batch.seq_len,
           .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
           .replicas = options.batch.data_parallel,
-          .groups = options.batch.accumulation_groups.value_or(two_directions ? 2 : 1)};
+          .groups = options.batch.accumulation_groups.value_or(options.batch.data_parallel * (two_directions ? 2 : 1))};
 }
 
 ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
@@ -232,7 +232,7 @@ Plan smallest_plan(const Options& options, const ModelConfig& model, int p, cons
   const int ranks = std::min(p, unit_count(model));
   const Schedule schedule = make_schedule({.name = "gpipe", .ranks = ranks, .micro_batches = 1});
   PlanRequest request = plan_request(options, model, schedule, device);
-  request.batch.groups = 1;
+  request.batch.groups = request.batch.replicas;
   request.training = options.command == Command::train;
   request.partition = uniform_partition(model, ranks);
   if (options.pipeline.recompute.kind != RecomputeOption::Kind::none) {
@@ -256,7 +256,8 @@ std::string model_line(const ModelConfig& model, const BatchShape& batch) {
          (model.tied ? ", tied" : ", untied") + ": " + grouped_digits(parameter_count(model)) +
          " parameters; step: " + std::to_string(batch.replicas) + " x " + std::to_string(batch.micro_batches) +
          (batch.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") + counted(batch.rows, "row") + " of " +
-         std::to_string(batch.seq_len) + " = " + counted(batch.step_tokens(), "token");
+         std::to_string(batch.seq_len) + " = " + counted(batch.step_tokens(), "token") +
+         (batch.groups > 1 ? "; gradients summed in groups: " + order_of_sums(batch) : "");
 }
 
 }  // namespace train_gpt

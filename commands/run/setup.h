@@ -26,7 +26,7 @@ void check_positions(const Options& options, const ModelConfig& model);
 // The schedule that --schedule or --schedule-file names, for p ranks; nothing for auto. Throws std::invalid_argument.
 std::optional<Schedule> named_schedule(const Options& options, int p);
 
-// b, T, m, d and G, which for bidirectional schedules is 2 unless given (the plan then refuses it). No schedule:
+// b, T, m, d and G, which is d, or 2d under bidirectional schedules, unless given. No schedule:
 // --micro-batches counts.
 BatchShape batch_shape(const Options& options, const std::optional<Schedule>& schedule);
 

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/sum_of_ranks.h"
+
 namespace train_gpt {
 namespace {
 
@@ -30,6 +32,7 @@ MpiCollective::MpiCollective(MPI_Comm comm, int tag, Kind kind, float* data, std
     : comm_(comm), tag_(tag), kind_(kind), data_(data), count_(count), staging_(staging) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
+  parts_.resize(static_cast<std::size_t>(size_));
   std::int64_t longest = 0;
   for (int r = 0; r < size_; ++r) {
     const auto [begin, end] = Communicator::piece(count_, r, size_);
@@ -63,11 +66,8 @@ void MpiCollective::post_reduce_round() {
 void MpiCollective::add_round() {
   const auto [begin, end] = slice(rank_);
   const auto arrival = [&](int peer) { return staging_ + (peer < rank_ ? peer : peer - 1) * slice_elements(size_); };
-  for (std::int64_t i = begin; i < end; ++i) {
-    float sum = rank_ == 0 ? data_[i] : arrival(0)[i - begin];
-    for (int r = 1; r < size_; ++r) sum += r == rank_ ? data_[i] : arrival(r)[i - begin];
-    data_[i] = sum;
-  }
+  for (int r = 0; r < size_; ++r) parts_[static_cast<std::size_t>(r)] = r == rank_ ? data_ + begin : arrival(r);
+  sum_of_ranks(data_ + begin, parts_, end - begin);
 }
 
 void MpiCollective::post_gather() {

@@ -1,9 +1,8 @@
-// Reduce-scatter and all-gather as point-to-point messages, so that sums run in rank order on every MPI library and
-// progress while a stage computes. An all-reduce is one after the other.
+// Reduce-scatter and all-gather as point-to-point messages, so that sums have one order (sum_of_ranks.h) on every MPI
+// library and progress while a stage computes. An all-reduce is one after the other.
 //
 // Reduce-scatter works in rounds: in each, every rank sends a slice of each peer's piece and receives the peers' slices
-// of its own piece into staging, then adds them in rank order. Bytes sent per rank: (n-1)/n of the buffer, as in a
-// ring.
+// of its own piece into staging, then adds them. Bytes sent per rank: (n-1)/n of the buffer, as in a ring.
 #pragma once
 
 #include <mpi.h>
@@ -48,6 +47,7 @@ class MpiCollective {
   std::int64_t round_ = 0;
   std::int64_t rounds_ = 0;
   std::vector<MPI_Request> requests_;
+  std::vector<float*> parts_;  // of one round's sum, by rank
 };
 
 // Throws std::runtime_error with MPI's own text unless `code` is MPI_SUCCESS.

@@ -18,7 +18,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 // ends of channels with one CTA, and three communicators of sums with four.
 constexpr std::int64_t kConnection = 10 * kMiB;
 constexpr std::int64_t kMessages = (8 + 3 * 4) * kConnection;
-constexpr std::int64_t kSlice = 2 * kMiB;  // of sums in rank order, per rank
+constexpr std::int64_t kSlice = 2 * kMiB;  // of sums over ranks, per rank
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 

@@ -7,15 +7,22 @@
 namespace train_gpt::cuda {
 namespace {
 
-// data(n) = ((x0 + x1) + x2) + ..; x of rank r is staging(r, :) with rows of `stride`, that of `rank` is data itself.
-__global__ void sum_in_rank_order_kernel(float* data, const float* staging, int rank, int ranks, std::int64_t stride,
-                                         std::int64_t n) {
+// data(n) = the sum over ranks, in the order of kernels/sum_of_ranks.h; the part of rank r is staging(r, :) with rows
+// of `stride`, that of `rank` is data itself. The staging memory is overwritten.
+__global__ void sum_of_ranks_kernel(float* data, float* staging, int rank, int ranks, std::int64_t stride,
+                                    std::int64_t n) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
-  const float mine = data[i];
-  float sum = rank == 0 ? mine : staging[i];
-  for (int r = 1; r < ranks; ++r) sum += r == rank ? mine : staging[r * stride + i];
-  data[i] = sum;
+  float* parts = staging + i;
+  parts[rank * stride] = data[i];
+  if ((ranks & (ranks - 1)) == 0) {
+    for (int distance = 1; distance < ranks; distance *= 2) {
+      for (int r = 0; r < ranks; r += 2 * distance) parts[r * stride] += parts[(r + distance) * stride];
+    }
+  } else {
+    for (int r = 1; r < ranks; ++r) parts[0] += parts[r * stride];
+  }
+  data[i] = parts[0];
 }
 
 }  // namespace
@@ -79,8 +86,8 @@ void NcclCollectives::reduce_round(float* data, std::int64_t count, std::int64_t
   if (n == 0) return;
   constexpr int kThreads = 256;
   const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
-  sum_in_rank_order_kernel<<<blocks, kThreads, 0, link_.stream()>>>(data + mine.begin, staging_, rank_, size_,
-                                                                    kSliceElements, n);
+  sum_of_ranks_kernel<<<blocks, kThreads, 0, link_.stream()>>>(data + mine.begin, staging_, rank_, size_,
+                                                               kSliceElements, n);
   CUDA_CHECK(cudaGetLastError());
 }
 

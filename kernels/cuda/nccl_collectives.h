@@ -1,7 +1,7 @@
-// Sums over ranks, in rank order whatever NCCL's algorithms do, so that results are reproducible and equal on all ranks
-// bit for bit. Two ranks use ncclAllReduce: a sum of two has only one order. More exchange slices of their pieces by
-// ncclSend and ncclRecv and add them with a kernel of ours; (n-1)/n of the buffer travels per rank and phase, as in a
-// ring.
+// Sums over ranks, in the order of kernels/sum_of_ranks.h whatever NCCL's algorithms do, so that results are
+// reproducible and equal on all ranks bit for bit. Two ranks use ncclAllReduce: a sum of two has only one order. More
+// exchange slices of their pieces by ncclSend and ncclRecv and add them with a kernel of ours; (n-1)/n of the buffer
+// travels per rank and phase, as in a ring.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "pipeline/plan/execution_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -275,6 +276,25 @@ class RankPlanner {
   std::map<Key, IndexOfLifetime> held_;
 };
 
+// What a step of so many groups needs: see PlanRequest::local_groups.
+void check_groups(const PlanRequest& request) {
+  const BatchShape& batch = request.batch;
+  const int parts = batch.replicas * request.directions();
+  const int most = batch.micro_batches * batch.replicas;
+  if (batch.groups == parts) return;
+  const std::string found = "--accumulation-groups " + std::to_string(batch.groups) + ": ";
+  if (!std::has_single_bit(static_cast<unsigned>(batch.replicas))) {
+    throw std::invalid_argument(found + "--data-parallel " + std::to_string(batch.replicas) +
+                                " is no power of two and adds its replicas in rank order: leave the option out");
+  }
+  if (!std::has_single_bit(static_cast<unsigned>(batch.groups)) || batch.groups % parts != 0 || batch.groups > most) {
+    const std::string directions = " directions of " + request.schedule.name;
+    throw std::invalid_argument(found + "must be a power of two, a multiple of the " + std::to_string(parts) +
+                                (request.directions() == 1 ? " of --data-parallel" : directions) +
+                                ", and at most the " + std::to_string(most) + " micro-batches of a step");
+  }
+}
+
 void check_request(const PlanRequest& request) {
   const BatchShape& batch = request.batch;
   check_partition(request.partition, request.model, request.schedule.placement.depth());
@@ -283,18 +303,16 @@ void check_request(const PlanRequest& request) {
                                 std::to_string(request.model.max_seq_len) +
                                 " positions: lower it or raise --max-seq-len");
   }
-  if (batch.groups < 1 || batch.groups > batch.micro_batches) {
-    throw std::invalid_argument("--accumulation-groups " + std::to_string(batch.groups) + ": must be 1 .. " +
-                                std::to_string(batch.micro_batches) + ", the micro-batches of a step");
-  }
-  if (request.schedule.placement.kind == Placement::Kind::bidirectional && batch.groups != 2) {
-    throw std::invalid_argument("--accumulation-groups " + std::to_string(batch.groups) + ": schedule " +
-                                request.schedule.name +
-                                " sums the micro-batches of each direction apart, which is 2 groups");
-  }
+  check_groups(request);
 }
 
 }  // namespace
+
+std::string order_of_sums(const BatchShape& batch) {
+  const std::string groups = std::to_string(batch.groups);
+  if (batch.groups <= 2) return groups;
+  return groups + (std::has_single_bit(static_cast<unsigned>(batch.replicas)) ? " in a binary tree" : " in rank order");
+}
 
 void MicroBatches::include(int mb) {
   first = count() == 0 ? mb : std::min(first, mb);

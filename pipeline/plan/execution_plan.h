@@ -4,6 +4,7 @@
 // computes the plans of all ranks from the same inputs and gets the same answer.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,12 +23,15 @@ struct BatchShape {
   std::int64_t seq_len = 256;  // T
   int micro_batches = 8;       // m, per step and replica
   int replicas = 1;            // d
-  int groups = 1;              // G: contiguous groups of micro-batches whose gradients are summed apart, then in order
+  int groups = 1;              // G, of the whole step: see PlanRequest::local_groups
 
   std::int64_t micro_batch_tokens() const { return rows * seq_len; }
   std::int64_t step_rows() const { return rows * micro_batches * replicas; }
   std::int64_t step_tokens() const { return step_rows() * seq_len; }
 };
+
+// For people and files: "1", "8 in a binary tree", "3 in rank order" groups.
+std::string order_of_sums(const BatchShape& batch);
 
 struct PlanRequest {
   ModelConfig model;
@@ -45,6 +49,17 @@ struct PlanRequest {
   bool computes = true;           // false: the timed device, which needs message buffers and nothing else
   bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
   bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
+
+  int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
+  // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
+  // those from floor(M g / G) on, added in order. Groups are added in a balanced binary tree; each direction of each
+  // replica owns an aligned subtree of it, of so many groups, and sums over directions and replicas are the top of the
+  // tree. G is a power of two then; where d is none, each replica is one group and replicas are added in rank order.
+  int local_groups() const { return batch.groups / (batch.replicas * directions()); }
+  // Micro-batches of those groups.
+  int stage_micro_batches() const { return batch.micro_batches / directions(); }
+  // Sums that wait in the tree while the last group is added, beside that group's own: log2(local_groups()).
+  int pending_sums() const { return std::bit_width(static_cast<unsigned>(local_groups())) - 1; }
 };
 
 // Activation memory comes in pools of equal slots, one pool per lifetime (see model/stage.h) and size.
@@ -107,7 +122,7 @@ enum class MemoryUse : std::uint8_t {
   low_parameters,    // in activation precision, where that is not fp32
   spare_parameters,  // --optimizer-step optimistic
   gradients,
-  group_gradients,
+  group_gradients,  // PlanRequest::pending_sums arenas
   first_moment,
   second_moment,
   pool,

@@ -30,7 +30,7 @@ const char* line_name(MemoryUse use) {
                                                                   "parameters, bf16 copy",
                                                                   "parameters, spare",
                                                                   "gradients",
-                                                                  "gradients of one group",
+                                                                  "gradients, pending sums",
                                                                   "first moment",
                                                                   "second moment",
                                                                   "",
@@ -80,10 +80,7 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   if (request.training) {
     if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
     line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
-    const bool bidirectional = request.schedule.placement.kind == Placement::Kind::bidirectional;
-    if (request.batch.groups > 1 && !bidirectional) {
-      line(MemoryUse::group_gradients, plan.layout.gradient_elements * kFloat);
-    }
+    line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
     line(MemoryUse::first_moment, plan.layout.elements * kFloat);
     line(MemoryUse::second_moment, plan.layout.second_elements * kFloat);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -10,14 +11,6 @@
 
 namespace train_gpt {
 namespace {
-
-// True where the mb-th micro-batch is the last of its group: groups end at floor(m * g / G), g = 1 .. G.
-bool ends_group(int mb, int m, int groups) {
-  for (int g = 1; g <= groups; ++g) {
-    if (static_cast<std::int64_t>(m) * g / groups == mb + 1) return true;
-  }
-  return false;
-}
 
 // Bytes of the messages that a list takes from a ring, in order.
 std::vector<std::int64_t> message_bytes_of(const std::vector<ActionPlan>& plans, int ring) {
@@ -253,12 +246,13 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   const std::size_t place = place_of(action.stage);
   const StagePlan& stage_plan = rank_plan_.stages[place];
   Stage& stage = stages_[place];
-  const ParameterView parameters{
-      .layout = &rank_plan_.layout,
-      .values = memory_.parameters(),
-      .low = memory_.low_parameters(),
-      .gradients = memory_.group_gradients() != nullptr ? memory_.group_gradients() : memory_.gradients(),
-      .first_micro_batch = use_ == ForwardUse::training && begins_group(action)};
+  const Group group = group_of(micro_batches_before(action));
+  if (use_ == ForwardUse::training) begin_group(action, group);
+  const ParameterView parameters{.layout = &rank_plan_.layout,
+                                 .values = memory_.parameters(),
+                                 .low = memory_.low_parameters(),
+                                 .gradients = memory_.gradients(group.place),
+                                 .first_micro_batch = use_ == ForwardUse::training && group.begins};
   void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
   void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
   const bool forward = action.op == Op::forward;
@@ -283,7 +277,7 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
   if (use_ != ForwardUse::training) return;
-  if (memory_.group_gradients() != nullptr) flush_group(action);
+  end_group(action, group);
   StageProgress& progress = progress_[place];
   if (forward) ++progress.forwards;
   if (action.op == Op::backward || action.op == Op::backward_weight) ++progress.weights;
@@ -296,21 +290,33 @@ int Executor::micro_batches_before(const Action& action) const {
   return action.op == Op::forward ? progress.forwards : progress.weights;
 }
 
-bool Executor::begins_group(const Action& action) const {
-  const int before = micro_batches_before(action);
-  const BatchShape& batch = plan_.request.batch;
-  return before == 0 ||
-         (memory_.group_gradients() != nullptr && ends_group(before - 1, batch.micro_batches, batch.groups));
+// Group g has the micro-batches from floor(m g / G) on. Of the sums of the groups before it, one waits for every bit
+// that is set in g, the largest first, so that its own place is the number of those bits. Where actions run alone, more
+// than a step has, all are of the last group.
+Executor::Group Executor::group_of(int micro_batches_before) const {
+  const std::int64_t m = plan_.request.stage_micro_batches();
+  const std::int64_t groups = plan_.request.local_groups();
+  const std::int64_t before = std::min<std::int64_t>(micro_batches_before, m);
+  const std::int64_t g = std::min(((before + 1) * groups - 1) / m, groups - 1);
+  return {.number = static_cast<int>(g),
+          .place = std::popcount(static_cast<std::uint64_t>(g)),
+          .begins = before == m * g / groups,
+          .ends = before + 1 == m * (g + 1) / groups};
 }
 
-// Sets to zero what the first micro-batch will add to.
-void Executor::clear_gradients() {
-  constexpr std::int64_t kFloat = sizeof(float);
-  if (!plan_.request.computes) return;
-  if (memory_.group_gradients() != nullptr) {
-    device_.zero(memory_.gradients(), rank_plan_.layout.gradient_elements * kFloat);
-    return;  // a group's sums are set to zero when they join the total
+// visit(range) for the gradients that an F or W of this stage adds to: the matrix of a streamed head gets its gradient
+// in F, everything else in W.
+template <class Visit>
+void Executor::for_each_range(const Action& action, const Visit& visit) const {
+  if (action.op == Op::backward_input) return;
+  for (const GradientRange& range : gradient_ranges_[place_of(action.stage)]) {
+    if (range.in_forward == (action.op == Op::forward)) visit(range);
   }
+}
+
+// Sets to zero what the first micro-batch of the first group will add to.
+void Executor::clear_gradients() {
+  if (!plan_.request.computes) return;
   std::array<Device::Zeros, kTensorsAtOnce> zeros;
   std::size_t count = 0;
   const auto set_to_zero = [&] { device_.zero_all({zeros.data(), std::exchange(count, 0)}); };
@@ -324,18 +330,25 @@ void Executor::clear_gradients() {
   if (count > 0) set_to_zero();
 }
 
-// After the last micro-batch of a group has added its part to a tensor's group sum, the group joins the total. The
-// matrix of a streamed head gets its gradient in F, everything else in W.
-void Executor::flush_group(const Action& action) {
-  const BatchShape& batch = plan_.request.batch;
-  if (action.op == Op::backward_input || !ends_group(micro_batches_before(action), batch.micro_batches, batch.groups)) {
-    return;
-  }
-  for (const GradientRange& range : gradient_ranges_[place_of(action.stage)]) {
-    if (range.in_forward != (action.op == Op::forward)) continue;
-    float* group = memory_.group_gradients() + range.offset;
-    device_.add(memory_.gradients() + range.offset, group, range.elements);
-    if (!range.set_by_first) device_.zero(group, range.elements * static_cast<std::int64_t>(sizeof(float)));
+// Likewise for each of the other groups.
+void Executor::begin_group(const Action& action, const Group& group) {
+  if (!group.begins || group.number == 0) return;
+  for_each_range(action, [&](const GradientRange& range) {
+    if (range.set_by_first) return;
+    device_.zero(memory_.gradients(group.place) + range.offset,
+                 range.elements * static_cast<std::int64_t>(sizeof(float)));
+  });
+}
+
+// A group that ends joins the sums that wait for it, as binary counting carries: behind group 1 the two are one sum,
+// behind group 3 all four are.
+void Executor::end_group(const Action& action, const Group& group) {
+  if (!group.ends) return;
+  int place = group.place;
+  for (auto bits = static_cast<unsigned>(group.number); (bits & 1U) != 0; bits >>= 1U, --place) {
+    for_each_range(action, [&](const GradientRange& range) {
+      device_.add(memory_.gradients(place - 1) + range.offset, memory_.gradients(place) + range.offset, range.elements);
+    });
   }
 }
 
@@ -386,10 +399,9 @@ void Executor::rehearse() {
 
 // A product that sets a gradient and one that adds to it are different kernels: until a micro-batch has added.
 int Executor::times_to_rehearse() const {
-  const BatchShape& batch = plan_.request.batch;
-  const int groups = memory_.group_gradients() != nullptr ? batch.groups : 1;
-  for (int mb = 1; mb < batch.micro_batches; ++mb) {
-    if (!ends_group(mb - 1, batch.micro_batches, groups)) return mb + 1;
+  const int m = plan_.request.stage_micro_batches();
+  for (int mb = 1; mb < m; ++mb) {
+    if (!group_of(mb).begins) return mb + 1;
   }
   return 1;
 }

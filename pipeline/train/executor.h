@@ -106,9 +106,20 @@ class Executor {
   void work(const Action& action, const ActionPlan& plan);
   int times_to_rehearse() const;
   int micro_batches_before(const Action& action) const;
-  bool begins_group(const Action& action) const;
+  // The group of micro-batches (PlanRequest::local_groups) that one belongs to which so many of its stage go before,
+  // and where the group's sum is.
+  struct Group {
+    int number = 0;
+    int place = 0;  // of RankMemory::gradients
+    bool begins = false;
+    bool ends = false;
+  };
+  Group group_of(int micro_batches_before) const;
+  template <class Visit>
+  void for_each_range(const Action& action, const Visit& visit) const;
   void clear_gradients();
-  void flush_group(const Action& action);
+  void begin_group(const Action& action, const Group& group);
+  void end_group(const Action& action, const Group& group);
   void send(const ActionPlan& plan);
   void fit_generation(std::int64_t positions);
 

@@ -24,7 +24,10 @@ class RankMemory {
   void* low_parameters() const;  // activation precision: in fp32 the parameters themselves
   float* spare_parameters() const { return floats(MemoryUse::spare_parameters); }
   float* gradients() const { return floats(MemoryUse::gradients); }
-  float* group_gradients() const { return floats(MemoryUse::group_gradients); }  // null with one group
+  // The arena of a sum that waits at a place of the tree: 0 is gradients(), the largest is pending_sums().
+  float* gradients(int place) const {
+    return place == 0 ? gradients() : floats(MemoryUse::group_gradients) + (place - 1) * plan_.layout.gradient_elements;
+  }
   float* first_moment() const { return floats(MemoryUse::first_moment); }
   float* second_moment() const { return floats(MemoryUse::second_moment); }
   void* scratch() const { return of(MemoryUse::scratch); }

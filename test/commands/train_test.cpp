@@ -136,7 +136,7 @@ TEST_F(GoldenRun, BadInputIsOneMessageAndStatusTwo) {
       {"--train-data " + data + sizes + " --schedule-file " + (folder_ / "circle.csv"),
        {"ranks wait for each other in a circle", "rank 0 at 0B0 waits for the gradient from rank 1"}},
       {"--train-data " + data + sizes + " --micro-batches 4 --schedule dualpipe --accumulation-groups 1",
-       {"--accumulation-groups 1", "dualpipe", "2 groups"}},
+       {"--accumulation-groups 1", "a multiple of the 2 directions of dualpipe"}},
       {"--train-data " + data + sizes + " --recompute 99,0", {"--recompute 99,0", "has only"}},
       {"--train-data " + data + " --layers 2 --heads 2 --hidden 65536 --seq-len 64",
        {"the 2 ranks of one host need", "TiB", "--micro-batch-size"}},

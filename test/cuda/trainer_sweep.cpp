@@ -175,7 +175,7 @@ struct Case {
     result.ranks = ranks;
     result.replicas = replicas;
     result.micro_batches = (schedule == "dualpipe" ? 2 * ranks : micro_batches) / replicas;
-    result.groups = schedule == "dualpipe" ? 2 : replicas;
+    result.groups = schedule == "dualpipe" ? 2 : replicas;  // of the whole step
     result.steps = steps;
     result.optimistic = optimistic;
     result.grad_clip = clip;
@@ -236,7 +236,6 @@ void Sweep::bits() {
       if (one.layers > 3 && precision != Precision::fp32) continue;
       Run run = one.run(steps);
       const Outcome& expected = one_rank(run, precision);
-      if (one.replicas > 1) run.groups = 1;
       bool quiet = false;
       const Outcome actual = run_case(run, precision, one.staged, quiet);
       report(name + ": other bits than one rank", !first() || actual == expected);

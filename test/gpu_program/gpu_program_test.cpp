@@ -106,7 +106,7 @@ TEST_F(GpuProgram, MfuIsSaidForKnownCardsOnly) {
   const ProgramRun shared = run(2, "--steps 1", "EMULATOR_DEVICES=1");
   EXPECT_NE(shared.output.find("peak for MFU: 1 GPU x"), std::string::npos) << shared.output;
   const ProgramRun unknown = run(2, "--steps 1", "EMULATOR_DEVICES=2 EMULATOR_CARD=Tesla-T4");
-  EXPECT_NE(unknown.output.find("MFU n/a"), std::string::npos) << unknown.output;
+  EXPECT_EQ(unknown.output.find("MFU"), std::string::npos) << unknown.output;
   EXPECT_TRUE(events(log(), "step").at(0).at("mfu").is_null());
 }
 

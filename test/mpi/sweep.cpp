@@ -58,7 +58,7 @@ Run make_run(const Settings& settings, const ScheduleRequest& request, const Pla
   run.layers = placement.depth() <= 8 ? 3 : 11;  // 8 or 24 units: one per virtual stage at least
   run.steps = settings.full ? 20 : 3;
   run.validate_every = 2;
-  if (placement.kind == Placement::Kind::bidirectional) run.groups = 2;
+  run.groups = placement.kind == Placement::Kind::bidirectional ? 2 : 1;
   if (settings.optimistic) {
     run.optimistic = true;
     run.grad_clip = 1.5;  // exceeded by some steps

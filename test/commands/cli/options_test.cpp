@@ -90,7 +90,7 @@ TEST(Options, ReadsEveryGroup) {
   const Options options = parse(
       "--train-data a*.bin --val-data b.bin --seed 18446744073709551615 --layers 3 --heads 2 --hidden 64 --tied false "
       "--vocab 257 --max-seq-len 512 --seq-len 64 --micro-batch-size 2 --micro-batches 6 --data-parallel 2 "
-      "--accumulation-groups 3 --learning-rate 1e-4 --lr-schedule wsd --warmup-steps 5 --min-lr-fraction 0 --beta2 "
+      "--accumulation-groups 4 --learning-rate 1e-4 --lr-schedule wsd --warmup-steps 5 --min-lr-fraction 0 --beta2 "
       ".999 "
       "--grad-clip 0 --optimizer-step optimistic --steps 40 --val-every 0 --keep 1 --resume latest --threads 2 "
       "--schedule "
@@ -338,7 +338,8 @@ TEST(OptionsRefused, ContradictorySchedules) {
   EXPECT_REFUSED(parse("--schedule interleaved --chunks 2,4"), "--chunks", "auto alone");
   EXPECT_REFUSED(parse("--schedule gpipe --group-size 4"), "--group-size", "--schedule gpipe",
                  "interleaved or interleaved-zb");
-  EXPECT_REFUSED(parse("--micro-batches 8 --accumulation-groups 3"), "--accumulation-groups 3", "--micro-batches 8");
+  EXPECT_REFUSED(parse("--accumulation-groups 3"), "--accumulation-groups 3", "power of two");
+  EXPECT_REFUSED(parse("--data-parallel 4 --accumulation-groups 2"), "--accumulation-groups 2", "--data-parallel 4");
 }
 
 TEST(OptionsRefused, OptionsThatWouldBeIgnored) {

@@ -51,7 +51,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"micro-batches", {{"micro-batches", "8"}}, model},
       {"global-batch-size", {{"global-batch-size", "16"}}, model, Base::one_rank, {}, {"micro-batches"}},
       {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
-      {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan"}},
+      {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan", "start"}},
       {"optimizer", {{"optimizer", "muon"}}, {"parameters", "plan", "start"}},
       {"muon-scale", {{"muon-scale", "spectral"}}, {"parameters", "start"}, Base::one_rank, {{"optimizer", "muon"}}},
       {"learning-rate", {{"learning-rate", "2e-2"}}, {"parameters", "learning rates", "start"}},

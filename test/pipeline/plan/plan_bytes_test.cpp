@@ -135,7 +135,6 @@ TrainingRun run_of(const std::string& schedule, int p, int m) {
   TrainingRun run{
       .schedule = schedule, .ranks = p, .micro_batches = m, .steps = 2, .validate_every = 2, .heads = 2, .hidden = 128};
   const Placement placement = make_schedule({.name = schedule, .ranks = p, .micro_batches = m}).placement;
-  if (placement.kind == Placement::Kind::bidirectional) run.groups = 2;
   if (placement.depth() > 8) run.layers = 11;
   return run;
 }
@@ -179,7 +178,7 @@ TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
       expect_exact("optimistic", [](TrainingRun& run) { run.optimistic = true; });
       expect_exact("muon", [](TrainingRun& run) { run.optimizer = OptimizerKind::muon; });
       expect_exact("keys and values", [](TrainingRun& run) { run.caches = true; });
-      expect_exact("two groups", [](TrainingRun& run) { run.groups = 2; });
+      expect_exact("eight groups", [](TrainingRun& run) { run.groups = 8; });
       expect_exact("two replicas", [](TrainingRun& run) { run.replicas = 2; });
     }
   }

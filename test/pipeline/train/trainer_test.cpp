@@ -129,6 +129,49 @@ TEST(Trainer, ReplicasAndDirectionsAreGroups) {
                "dualpipe p=4");
 }
 
+// The micro-batches of a step form the same tree of sums whoever adds them: one rank in groups, replicas, the
+// directions of dualpipe. 3 micro-batches per replica: groups of 1 and of 2.
+TEST(Trainer, GroupsOfTheWholeStepAreOneTreeForEveryNumberOfReplicas) {
+  for (const int groups : {4, 8}) {
+    for (const int step : {8, 12, 24}) {
+      const std::string what = std::to_string(groups) + " groups of " + std::to_string(step) + ", ";
+      const Outcome one = train({.micro_batches = step, .groups = groups});
+      const auto expect = [&](TrainingRun run) {
+        run.micro_batches = step / run.replicas;
+        run.groups = groups;
+        expect_equal(train(run), one, what + run.schedule + " d=" + std::to_string(run.replicas));
+      };
+      expect({.schedule = "zb-v", .ranks = 2});
+      expect({.schedule = "1f1b", .ranks = 2, .replicas = 2});
+      expect({.schedule = "breadth-first", .ranks = 2, .chunks = 2, .replicas = 4});
+      if (groups == 8 && step == 8) expect({.replicas = 8});
+      expect({.schedule = "dualpipe", .ranks = 2});
+      if (step >= 8) expect({.schedule = "dualpipe", .ranks = 2, .replicas = 2});
+    }
+  }
+}
+
+// Any number of micro-batches is cut into groups at floor(M g / G).
+TEST(Trainer, GroupsOfUnequalSizesAreOneTree) {
+  for (const int step : {10, 14, 22}) {
+    const Outcome one = train({.micro_batches = step, .groups = 8});
+    expect_equal(train({.schedule = "zb-h1", .ranks = 3, .micro_batches = step, .groups = 8}), one, "zb-h1");
+    expect_equal(train({.schedule = "interleaved", .ranks = 2, .replicas = 2, .micro_batches = step / 2, .groups = 8}),
+                 one, "2 replicas of " + std::to_string(step / 2));
+    expect_equal(train({.schedule = "dualpipe", .ranks = 2, .micro_batches = step, .groups = 8}), one, "dualpipe");
+  }
+}
+
+// Replicas that are no power of two are added in rank order, and no other run has their bits.
+TEST(Trainer, ThreeReplicasAreThreeGroups) {
+  const Outcome three = train({.replicas = 3, .micro_batches = 2});
+  expect_equal(train({.schedule = "1f1b", .ranks = 2, .replicas = 3, .micro_batches = 2}), three, "1f1b");
+  EXPECT_THROW(train({.replicas = 3, .micro_batches = 2, .groups = 6}), std::invalid_argument);
+  EXPECT_THROW(train({.replicas = 2, .micro_batches = 2, .groups = 1}), std::invalid_argument);
+  EXPECT_THROW(train({.micro_batches = 6, .groups = 3}), std::invalid_argument);
+  EXPECT_THROW(train({.micro_batches = 2, .groups = 4}), std::invalid_argument);
+}
+
 TEST(Trainer, EveryFactorisationOfTheGlobalBatchTrainsAlike) {
   const Outcome whole = train({.micro_batches = 1, .rows = 16, .steps = 4});
   for (const auto& [m, rows] : {std::pair{2, 8}, {4, 4}, {8, 2}, {16, 1}}) {

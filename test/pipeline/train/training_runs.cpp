@@ -54,6 +54,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
                    .groups = run.groups};
   request.schedule = make_schedule(
       {.name = run.schedule, .ranks = run.ranks, .micro_batches = run.micro_batches, .chunks = run.chunks});
+  if (run.groups == 0) request.batch.groups = run.replicas * request.directions();
   request.partition =
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;

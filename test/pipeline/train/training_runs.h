@@ -24,7 +24,7 @@ struct Run {
   int replicas = 1;
   int micro_batches = 4;
   std::int64_t rows = 1;
-  int groups = 1;
+  int groups = 0;  // of the whole step; 0: one per replica and direction
   int threads = 1;
   Partition partition = {};  // empty: uniform
   HeadForm head = HeadForm::streamed;
