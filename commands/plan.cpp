@@ -56,6 +56,7 @@ PlanRequest base_request(const Options& options, const ModelConfig& model, const
   base.model = model;
   base.batch = batch_shape(options, schedule);
   base.precision = profile ? profile->sizes.precision : plan_precision(options);
+  base.optimizer = options.optimizer.optimizer;
   base.caches = options.run.sample_every > 0 && options.device.device != DeviceKind::cuda;
   base.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   base.zero = options.batch.zero;

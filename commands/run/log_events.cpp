@@ -54,6 +54,8 @@ Event start_event(const RunStart& start, const Options& options, const std::stri
           {"tokens_per_step", start.tokens_per_step},
           {"seed", options.data.seed},
           {"shuffle", options.data.shuffle},
+          {"optimizer", to_string(optimizer.optimizer)},
+          {"muon_scale", optimizer.optimizer == OptimizerKind::muon ? Event(to_string(optimizer.muon_scale)) : nullptr},
           {"learning_rate", optimizer.learning_rate},
           {"lr_schedule", to_string(optimizer.lr_schedule)},
           {"warmup_steps", optimizer.warmup_steps},

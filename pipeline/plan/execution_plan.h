@@ -42,6 +42,7 @@ struct PlanRequest {
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the model; empty: none
   Precision precision = Precision::fp32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
   std::int64_t workspace_bytes = 0;              // Device::workspace_bytes for these sizes
   HeadChunks head_chunks = HeadChunks::for_cpu;  // Device::head_chunks
   Costs costs;                                   // for the lengths of the message queues

@@ -36,6 +36,8 @@ class Arranger {
   std::vector<Section> arrange(const Partition& partition, const std::vector<StagePlan>& stages) {
     layout_.elements = 0;
     for (const StagePlan& stage : stages) place_parameters(partition, stage);
+    layout_.second_elements = layout_.elements;
+    for (const StagePlan& stage : stages) place_matrices(stage);
     layout_.gradient_elements = layout_.elements;
     for (const StagePlan& stage : stages) {
       if (model_.tied && stage.shape.has_shards()) place_second_gradients(stage);
@@ -56,11 +58,21 @@ class Arranger {
     }
     place({.kind = Section::Kind::units, .stage = stage.stage}, [&](const auto& entry) {
       const int unit = entry.info.unit;
-      return !is_tied(entry) && shape.first_unit <= unit && unit < shape.last_unit;
+      return !is_tied(entry) && !is_matrix(entry) && shape.first_unit <= unit && unit < shape.last_unit;
     });
     const Run run = run_of(model_, shape.first_unit, shape.last_unit);
     place({.kind = Section::Kind::head, .stage = stage.stage, .first_shard = run.first},
           [&](const auto& entry) { return is_tied(entry) && !entry.owned && holds(run, entry); });
+  }
+
+  // Those that Muon updates have no second moment: they come after all other tensors.
+  static bool is_matrix(const ArenaLayout::Entry& entry) { return entry.matrices.count > 0; }
+
+  void place_matrices(const StagePlan& stage) {
+    const StageShape& shape = stage.shape;
+    place({.kind = Section::Kind::units, .stage = stage.stage}, [&](const auto& entry) {
+      return is_matrix(entry) && shape.first_unit <= entry.info.unit && entry.info.unit < shape.last_unit;
+    });
   }
 
   static bool holds(const Run& run, const ArenaLayout::Entry& entry) {

@@ -304,20 +304,23 @@ void Trainer::for_each_piece(float* new_values, const Step& step) {
   }
 }
 
+void Trainer::take_step(float* new_values, bool keep_moments) {
+  for_each_piece(new_values, [&](const OptimizerArenas& of_piece, const ArenaLayout& layout) {
+    adamw_step(device_, of_piece, layout, memory_.scalars(), optimizer_.adamw, keep_moments);
+    muon_step(device_, of_piece, layout, memory_.scalars(), optimizer_.muon, keep_moments, memory_.scratch());
+  });
+}
+
 void Trainer::update(std::int64_t step, double norm) {
   load_scalars(step, clip_factor(norm, optimizer_.grad_clip));
-  for_each_piece(memory_.parameters(), [this](const OptimizerArenas& of_piece, const ArenaLayout& layout) {
-    adamw_step(device_, of_piece, layout, memory_.scalars(), optimizer_.adamw, /*keep_moments=*/false);
-  });
+  take_step(memory_.parameters(), /*keep_moments=*/false);
   issue_gathers();
 }
 
 // Writes the new parameters beside the old ones and makes them the parameters; the moments stay.
 void Trainer::update_ahead(std::int64_t step) {
   load_scalars(step, 1.0F);
-  for_each_piece(memory_.spare_parameters(), [this](const OptimizerArenas& of_piece, const ArenaLayout& layout) {
-    adamw_step(device_, of_piece, layout, memory_.scalars(), optimizer_.adamw, /*keep_moments=*/true);
-  });
+  take_step(memory_.spare_parameters(), /*keep_moments=*/true);
   memory_.swap_parameters();
   issue_gathers();
 }
@@ -326,6 +329,7 @@ void Trainer::update_ahead(std::int64_t step) {
 void Trainer::commit_moments() {
   for_each_piece(memory_.parameters(), [this](const OptimizerArenas& of_piece, const ArenaLayout& layout) {
     adamw_moments_step(device_, of_piece, layout, memory_.scalars(), optimizer_.adamw);
+    muon_averages_step(device_, of_piece, layout, memory_.scalars(), optimizer_.muon);
   });
 }
 

@@ -36,6 +36,7 @@ struct Batch {
 struct OptimizerSettings {
   LearningRate learning_rate;
   AdamWConstants adamw;
+  MuonConstants muon = {};  // where PlanRequest::optimizer says so
   double grad_clip = 1.0;
 };
 
@@ -164,6 +165,7 @@ class Trainer {
   void update(std::int64_t step, double norm);
   void update_ahead(std::int64_t step);
   void commit_moments();
+  void take_step(float* new_values, bool keep_moments);
   void load_scalars(std::int64_t step, float clip);
   OptimizerArenas arenas(float* new_values) const;
   void check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners);

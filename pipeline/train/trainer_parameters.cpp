@@ -53,7 +53,7 @@ void Trainer::save(const std::string& path, Precision precision) {
 void Trainer::save_moments(const std::string& path) {
   const ModelConfig& model = plan_.request.model;
   write_together(
-      path, [&] { create_optimizer_file(path, model); },
+      path, [&] { create_optimizer_file(path, model, plan_.request.optimizer); },
       [&] {
         if (shards() ? !groups_.is_first_of_mirrored() : !groups_.owns_parameters()) return;
         write_moments(device_, path, model, shards() ? shard_.in_shard : memory_.plan().layout, memory_.first_moment(),

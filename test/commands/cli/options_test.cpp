@@ -53,8 +53,8 @@ TEST(Options, EveryOptionChangesSomething) {
     options.command = spec.belongs_to(Command::simulate) ? Command::simulate : Command::train;
     const Options before = options;
     std::string changed;
-    for (const char* text : {"", "1", "7", "0.5", "false", "d12", "linear", "optimistic", "cpu", "fp32", "span",
-                             "gpipe", "uniform", "auto", "300"}) {
+    for (const char* text : {"", "1", "2", "7", "0.5", "false", "d12", "linear", "optimistic", "muon", "spectral",
+                             "cpu", "fp32", "span", "gpipe", "uniform", "auto", "300"}) {
       try {
         spec.set(options, OptionValue(spec.name, text));
         changed = text;

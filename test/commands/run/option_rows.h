@@ -53,6 +53,8 @@ inline const std::vector<OptionRow>& option_rows() {
       {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
       {"zero", {{"zero", "1"}}, {"plan"}, Base::two_ranks, {{"data-parallel", "2"}}, {"profile"}},
       {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan", "start"}},
+      {"optimizer", {{"optimizer", "muon"}}, {"parameters", "plan", "start"}},
+      {"muon-scale", {{"muon-scale", "spectral"}}, {"parameters", "start"}, Base::one_rank, {{"optimizer", "muon"}}},
       {"learning-rate", {{"learning-rate", "2e-2"}}, {"parameters", "learning rates", "start"}},
       {"lr-schedule", {{"lr-schedule", "linear"}}, {"parameters", "learning rates", "start"}},
       {"warmup-steps", {{"warmup-steps", "2"}}, {"parameters", "learning rates", "start"}},
