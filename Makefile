@@ -110,10 +110,11 @@ $(BUILD)/train_gpt: $(BUILD)/train_gpt.o $(CUDA_OBJECTS) $(LIBRARY)
 train_gpt: $(BUILD)/train_gpt
 	@ln -sf $(BUILD)/train_gpt train_gpt
 
-# ---- tests: one GoogleTest binary per folder of test/ -------------------------------------------------------------------
+# ---- tests: one GoogleTest binary per folder of test/, each with a time limit that names the test that hangs -------------
 SUITES := kernels model data pipeline commands
+TIME_LIMIT := $(BUILD)/test/time_limit.o
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(TIME_LIMIT) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
 	@echo "  link $$@"
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$(filter %.o,$$^) $$(LIBRARY) -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$(1)),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 endef
@@ -125,7 +126,7 @@ EXISTING_SUITES := $(foreach s,$(SUITES),$(if $(wildcard test/$(s)/*.cpp test/$(
 
 # Every schedule over MPI, many cases in one job.
 MPIRUN ?= $(if $(MPI_HOME),$(MPI_HOME)/bin/mpirun,$(or $(PREFIX:%=%/usr/bin/mpirun.mpich),$(shell command -v mpirun.mpich || echo mpirun)))
-$(BUILD)/test_mpi: $(BUILD)/test/mpi/sweep.o $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
+$(BUILD)/test_mpi: $(call objects,test/mpi) $(BUILD)/test/pipeline/train/training_runs.o $(LIBRARY)
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ $(LDLIBS_ALL)
 
@@ -149,7 +150,8 @@ check: test check-emulator mutants
 	  '$(WITHOUT_UCX_HOOKS) build-thread/test_mpi --local --full' '$(SWEEP) --full' '$(SWEEP) --delays' \
 	  '$(SWEEP) --synchronous-sends' '$(SWEEP) --optimistic --delays' '$(SWEEP) --optimistic --synchronous-sends' \
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
-	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' \
+	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' 'scripts/check_together.sh $(BUILD)/train_gpt' \
+	  'scripts/check_clock.sh $(BUILD)/train_gpt' '$(FUZZ_CHECK)' \
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
 	  'test/scripts/get_data_test.sh' \
@@ -170,6 +172,7 @@ include test/cuda/cuda_tests.mk
 include test/cuda/trainer_tests.mk
 endif
 include test/cuda/gpu_tests.mk
+include test/fuzz/fuzz.mk
 
 demo: train_gpt
 	@scripts/demo.sh ./train_gpt
@@ -225,7 +228,7 @@ help:
 	@cat scripts/make_help.txt
 
 clean:
-	@rm -rf build build-sanitize build-thread build-debug train_gpt compile_commands.json
+	@rm -rf build build-sanitize build-thread build-debug build-fuzz train_gpt compile_commands.json
 
 include test/mutants/mutants.mk
 

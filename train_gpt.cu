@@ -1,4 +1,5 @@
 // train_gpt: the story of the program.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -45,6 +46,8 @@ int run(const Options& options) {
       return run_status(options);
     case Command::report:
       return run_report(options);
+    case Command::whatif:
+      return run_whatif(options);
   }
   throw std::logic_error("a command without a case");
 }
@@ -78,6 +81,7 @@ int refuse(const std::invalid_argument& error) {
 
 int main(int argc, char** argv) {
   listen_for_wish_to_stop();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches the limit of ulimit -f is an error of its writer
   const bool first_rank = launch_from_environment().rank == 0;
   Options options;
   try {

@@ -26,12 +26,14 @@ int run_status(const Options& options);
 int run_checkpoint(const Options& options);
 // Draws report.html of a run from its log.
 int run_report(const Options& options);
+// What a step of a run would take if something were otherwise, from what its records.bin says of its steps.
+int run_whatif(const Options& options);
 // Everything short of training, for machines that one does not have: partition, schedule, memory and prediction;
 // with --json the plan event of log.jsonl instead.
 int run_plan(const Options& options);
 // Simulates every schedule that was asked for and prints them to `out`: a table that compares them, details if there is
 // one only, timelines with --ascii; with --json one array and nothing else. What had to be left out goes there, too,
-// but to `notices` with --json. Files of --svg and --csv are written. Throws std::invalid_argument if a schedule that
+// but to `notices` with --json. Files of --svg and --csv are written. Returns 1 if --expect is not met. Throws std::invalid_argument if a schedule that
 // was named cannot exist for these sizes or if nothing is left under --activation-limit, std::runtime_error if a file
 // cannot be written.
 int run_simulate(const Options& options, std::ostream& out = std::cout, std::ostream& notices = std::cerr);

@@ -152,7 +152,7 @@ int run_plan(const Options& options) {
   SearchWatch watch(options.pipeline.search_seconds);
   request.search_progress = watch.progress();
   const Choice choice = choose(request);
-  check_memory_limit(choice.plan, options.pipeline.memory_limit);
+  check_memory_limit(choice.plan, request, options.pipeline.memory_limit);
   if (options.plan_json) {
     std::printf("%s\n", line_of(plan_event(choice.plan, choice.predicted, choice.uniform_makespan)).c_str());
     return 0;

@@ -11,8 +11,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "commands/expectations.h"
 #include "commands/simulate_schedules.h"
 #include "pipeline/draw/markup.h"
+#include "pipeline/draw/page.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/draw/timeline.h"
 #include "pipeline/schedule/csv.h"
@@ -133,18 +135,59 @@ void write_files(const SimulateOutputOptions& wanted, const SimulatedSchedules& 
     const std::string picture = draw_svg(timelines);
     write_file("--svg", wanted.svg, [&](std::ostream& file) { file << picture; });
   }
+  if (!wanted.html.empty()) {
+    const SimulatedSchedule& first = all.simulated.front();
+    std::size_t actions = 0;
+    for (const std::vector<Action>& list : first.schedule.lists) actions += list.size();
+    if (actions > kMostActionsOnPage)
+      throw std::invalid_argument("--html " + wanted.html + ": the schedule has " + std::to_string(actions) +
+                                  " actions, a page shows at most " + std::to_string(kMostActionsOnPage));
+    const std::string page = schedule_page(first.schedule, first.simulation, wanted.weight_memory);
+    write_file("--html", wanted.html, [&](std::ostream& file) { file << page; });
+  }
   if (!wanted.csv.empty()) {
     write_file("--csv", wanted.csv,
                [&](std::ostream& file) { write_schedule_csv(all.simulated.front().schedule, file); });
   }
 }
 
+// Time against memory, of named schedules and the search.
+void print_pareto(const Options& options, std::ostream& out) {
+  std::vector<MemoryAndTime> points = memory_and_time(options);
+  mark_best(points);
+  out << pareto_table(points);
+  const std::string title = "p = " + std::to_string(options.costs.stages) +
+                            ", m = " + std::to_string(options.batch.micro_batches) + ": time against memory";
+  if (!options.simulate.svg.empty())
+    write_file("--svg", options.simulate.svg, [&](std::ostream& file) { file << pareto_svg(points, title); });
+  out.flush();
+}
+
+// Whether all schedules meet all conditions of --expect; says so, and of those that were left out that they do not.
+bool meet(const std::vector<Expectation>& expectations, const SimulatedSchedules& all, std::ostream& out) {
+  bool every = expectations.empty() || (all.over_limit.empty() && all.impossible.empty());
+  if (!expectations.empty()) out << "\n";
+  for (const SimulatedSchedule& it : all.simulated) {
+    for (const Expectation& expectation : expectations) {
+      every = every && is_met(expectation, it.simulation);
+      out << "expected of " << printable(it.name) << ": " << verdict(expectation, it.simulation) << "\n";
+    }
+  }
+  return every;
+}
+
 }  // namespace
 
 int run_simulate(const Options& options, std::ostream& out, std::ostream& notices) {
   const SimulateOutputOptions& wanted = options.simulate;
+  std::vector<Expectation> expectations;
+  if (!wanted.expect.empty()) expectations = parse_expectations(wanted.expect);
+  if (wanted.pareto) {
+    print_pareto(options, out);
+    return 0;
+  }
   const bool single = !options.pipeline.schedule_file.empty() || options.pipeline.schedules.size() == 1;
-  const bool drawn = wanted.ascii || !wanted.svg.empty();
+  const bool drawn = wanted.ascii || !wanted.svg.empty() || !wanted.html.empty();
   const Detail detail = drawn || (single && !wanted.json) ? Detail::intervals
                         : wanted.json                     ? Detail::figures
                                                           : Detail::channels;
@@ -169,8 +212,9 @@ int run_simulate(const Options& options, std::ostream& out, std::ostream& notice
     print_report(options, all, report);
     out << printable(report.str());
   }
+  const bool met = meet(expectations, all, wanted.json ? notices : out);
   out.flush();
-  return 0;
+  return met ? 0 : 1;
 }
 
 }  // namespace train_gpt

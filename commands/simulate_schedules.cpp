@@ -1,6 +1,7 @@
 #include "commands/simulate_schedules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -93,6 +94,10 @@ SimulatedSchedule simulate_named(const Options& options, const std::string& name
                                 .chunks = options.pipeline.chunks_for(name),
                                 .group_size = options.pipeline.group_size_for(name)};
   SimulatedSchedule result{name, {}, {}, {}};
+  if (placement_kind(name) == Placement::Kind::bidirectional)
+    result.remarks.push_back(
+        name +
+        ": every rank holds the parameters of two stages, with their gradients and moments: twice those of the others");
   const SimulateOptions wanted = simulate_options(options, detail);
   if (lists_are_wanted(options, detail) || violation(request)) {
     result.schedule = make_schedule(request);
@@ -110,7 +115,7 @@ SimulatedSchedule simulate_named(const Options& options, const std::string& name
   return result;
 }
 
-SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
+SearchRequest auto_request(const Options& options) {
   const SimulateOutputOptions& wanted = options.simulate;
   SearchRequest request;
   request.ranks = options.costs.stages;
@@ -119,17 +124,23 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   request.memory_limit = wanted.memory_limit;
   request.loop_chunks = options.pipeline.auto_chunks;
   request.v_shape = std::find(request.loop_chunks.begin(), request.loop_chunks.end(), 2) != request.loop_chunks.end();
-  SearchWatch watch(options.pipeline.search_seconds);
-  request.progress = watch.progress();
   request.weight_memory = wanted.weight_memory;
-  const bool by_span = wanted.objective == Objective::span;
   request.objective = wanted.objective;
   request.bidirectional = true;
+  return request;
+}
+
+SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
+  const SimulateOutputOptions& wanted = options.simulate;
+  SearchRequest request = auto_request(options);
+  SearchWatch watch(options.pipeline.search_seconds);
+  request.progress = watch.progress();
+  const bool by_span = wanted.objective == Objective::span;
   SearchResult found = search_schedule(request);
 
   SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}};
   constexpr std::size_t kLong = 4'000'000;
-  const bool drawn = wanted.ascii || !wanted.svg.empty();
+  const bool drawn = wanted.ascii || !wanted.svg.empty() || !wanted.html.empty();
   const bool too_long = !drawn && actions_of(result.schedule) > kLong;
   if (too_long) detail = Detail::figures;
   result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
@@ -197,6 +208,34 @@ SimulatedSchedules simulate_all(const Options& options, Detail detail) {
     }
   }
   return result;
+}
+
+std::vector<MemoryAndTime> memory_and_time(const Options& options) {
+  SearchRequest request = auto_request(options);
+  SearchWatch watch(options.pipeline.search_seconds);
+  request.progress = watch.progress();
+  std::vector<MemoryAndTime> points;
+  const SearchResult free = search_schedule(request);
+  for (const SearchCandidate& it : free.candidates) {
+    if (it.name == "own order" || !it.fits) continue;
+    std::string name = it.name;
+    if (takes_chunks(name)) name += ", v = " + std::to_string(it.chunks);
+    if (it.group_size > 0) name += ", g = " + std::to_string(it.group_size);
+    points.push_back({name, it.peak_live, it.makespan, false});
+  }
+  const auto take = [&](const std::string& name, const Simulation& simulation) {
+    const std::vector<double>& live = simulation.peak_live;
+    points.push_back({name, *std::max_element(live.begin(), live.end()), simulation.makespan, false});
+  };
+  take("auto", free.simulation);
+  if (!request.memory_limit.empty()) return points;
+  // Every whole number of activations while there are few, then in larger steps.
+  const double most = points.back().peak;
+  for (double limit = 1; limit < most; limit += limit < 8 ? 1 : std::floor(limit / 4)) {
+    request.memory_limit = {limit};
+    take("auto, limit " + with_digits(limit, 4), search_schedule(request).simulation);
+  }
+  return points;
 }
 
 }  // namespace train_gpt

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands/cli/options.h"
+#include "commands/pareto.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
 #include "pipeline/simulate/versions.h"
@@ -32,6 +33,9 @@ enum class Detail : std::uint8_t { figures, channels, intervals };
 
 // Throws std::invalid_argument as run_simulate does.
 SimulatedSchedules simulate_all(const Options& options, Detail detail);
+
+// --pareto: every named schedule that auto considers, and what the search finds within one limit after the other.
+std::vector<MemoryAndTime> memory_and_time(const Options& options);
 
 // The costs that the options give, with the size of a message from the model if a bandwidth is given.
 Costs costs_of(const Options& options);

@@ -16,6 +16,7 @@ int run_train(const Options& options) {
     placed.model.init_file = agreed_init_file(session, options);
     RunInputs inputs = open_inputs(session, placed, &folder);
     const RunPlan plan = plan_run(session, placed, inputs);
+    look_for_disk_space(session, placed, inputs);
     TrainingRun run(session, placed, inputs, plan, begun);
     return train(run);
   } catch (const std::exception& error) {

@@ -1,7 +1,6 @@
 #include "data/documents.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 
 #include "data/vocabulary_file.h"
 
@@ -86,32 +86,34 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-MappedText::MappedText(const std::string& path) {
-  const auto refuse = [&] {
-    throw std::invalid_argument("cannot read the text '" + path + "': " + std::strerror(errno));
+MappedText::MappedText(const std::string& path) : path_(path) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument("cannot read the text '" + path + "': " + why);
   };
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) refuse();
+  if (descriptor < 0) refuse(std::strerror(errno));
   struct stat status {};
-  void* mapped = nullptr;
-  const bool known = fstat(descriptor, &status) == 0;
-  if (known && S_ISREG(status.st_mode) && status.st_size > 0) {
-    mapped = mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
+  std::string trouble;
+  if (fstat(descriptor, &status) != 0) {
+    trouble = std::strerror(errno);
+  } else if (S_ISREG(status.st_mode) && status.st_size > 0) {
+    try {
+      mapped_ = MappedBytes(descriptor, static_cast<std::size_t>(status.st_size));
+    } catch (const std::system_error& error) {
+      trouble = error.code().message();
+    }
   }
-  const int error = errno;
   close(descriptor);
-  errno = error;
-  if (!known || mapped == MAP_FAILED) refuse();
+  if (!trouble.empty()) refuse(trouble);
   if (!S_ISREG(status.st_mode)) {
     throw std::invalid_argument("the text '" + path + "' is not a regular file; write it to one first");
   }
-  if (mapped == nullptr) return;
-  madvise(mapped, static_cast<std::size_t>(status.st_size), MADV_SEQUENTIAL);
-  text_ = {static_cast<const char*>(mapped), static_cast<std::size_t>(status.st_size)};
 }
 
-MappedText::~MappedText() {
-  if (!text_.empty()) munmap(const_cast<char*>(text_.data()), text_.size());
+void MappedText::require_whole() const {
+  if (!mapped_.cut_off()) return;
+  throw std::runtime_error("the text '" + path_ + "' was cut off while it was being read: it had " +
+                           std::to_string(mapped_.bytes().size()) + " bytes, and some of them are gone");
 }
 
 DocumentReader::DocumentReader(const std::vector<std::string>& files, DocumentSettings settings, DocumentPlace from)

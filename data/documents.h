@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/mapped_bytes.h"
+
 namespace train_gpt {
 
 // A file in memory, mapped: it takes none until it is looked at.
@@ -17,14 +19,16 @@ class MappedText {
  public:
   // Throws std::invalid_argument naming the text.
   explicit MappedText(const std::string& path);
-  ~MappedText();
-  MappedText(const MappedText&) = delete;
-  MappedText& operator=(const MappedText&) = delete;
 
-  std::string_view text() const { return text_; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(mapped_.bytes().data()), mapped_.bytes().size()};
+  }
+  // For when it has been read: throws std::runtime_error if the file was cut off meanwhile.
+  void require_whole() const;
 
  private:
-  std::string_view text_;
+  std::string path_;
+  MappedBytes mapped_;
 };
 
 struct DocumentSettings {

@@ -72,6 +72,11 @@ struct Batch {
   bool is_long = false;
 };
 
+// Texts that were cut off while they were read are no texts.
+void require_whole(const Batch& batch) {
+  for (const Document& document : batch.documents) document.file->require_whole();
+}
+
 class BatchReader {
  public:
   BatchReader(const PrepareRequest& request, DocumentPlace from)
@@ -148,6 +153,7 @@ class Preparation {
         } else {
           encode(batch);
         }
+        require_whole(batch);
         const bool stopping = hooks_.stop && hooks_.stop();
         if (!stopping && std::chrono::steady_clock::now() - last < kJournalEvery) continue;
         write_down();
@@ -325,6 +331,7 @@ Vocabulary learn_from_texts(const PrepareRequest& request, std::int64_t size, co
       if (batch.is_long) {
         const Document& document = batch.documents.front();
         count_long_text(split.parts(document.place.document, document.raw).train, encoders, counts);
+        require_whole(batch);
         continue;
       }
       work_in_parallel(request.threads, batch.documents.size(), [&](int thread, std::size_t i) {
@@ -334,6 +341,7 @@ Vocabulary learn_from_texts(const PrepareRequest& request, std::int64_t size, co
         const auto parts = split.parts(document.place.document, batches.documents().text_of(document, row));
         count_pieces(parts.train, encoders[of_thread], counts[of_thread]);
       });
+      require_whole(batch);
     }
   } catch (const Stopped&) {
     throw std::runtime_error("stopped while learning the vocabulary; nothing is written");

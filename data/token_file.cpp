@@ -1,7 +1,6 @@
 #include "data/token_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
-#include <utility>
+#include <system_error>
 
 namespace train_gpt {
 namespace {
@@ -128,33 +127,30 @@ TokenFile::TokenFile(const std::string& path) : path_(path) {
                      " tokens, which take " + std::to_string(expected) + " bytes: it is " +
                      (bytes < expected ? "truncated or still being written" : "damaged or has something appended"));
   }
-  mapped_bytes_ = static_cast<std::size_t>(bytes);
-  void* mapping = mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (mapping == MAP_FAILED) {
-    throw std::runtime_error("cannot map token file '" + path + "' into memory: " + std::strerror(errno));
+  try {
+    mapped_ = MappedBytes(file.get(), static_cast<std::size_t>(bytes));
+  } catch (const std::system_error& error) {
+    throw std::runtime_error("cannot map token file '" + path + "' into memory: " + error.code().message());
   }
-  mapping_ = static_cast<const std::byte*>(mapping);
 }
-
-TokenFile::~TokenFile() {
-  if (mapping_ != nullptr) munmap(const_cast<std::byte*>(mapping_), mapped_bytes_);
-}
-
-TokenFile::TokenFile(TokenFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      token_count_(other.token_count_),
-      bytes_per_token_(other.bytes_per_token_),
-      mapping_(std::exchange(other.mapping_, nullptr)),
-      mapped_bytes_(other.mapped_bytes_) {}
 
 void TokenFile::read(std::int32_t* out, std::int64_t first, std::int64_t count, std::int64_t vocab) const {
   check_range(first, count, vocab);
-  const std::byte* tokens = mapping_ + kTokenHeaderBytes + first * bytes_per_token_;
+  const std::byte* tokens = mapped_.bytes().data() + kTokenHeaderBytes + first * bytes_per_token_;
   if (bytes_per_token_ == 2) {
     copy_ids<std::uint16_t>(out, tokens, count);
   } else {
     copy_ids<std::uint32_t>(out, tokens, count);
   }
+  require_whole();
+}
+
+void TokenFile::require_whole() const {
+  if (!mapped_.cut_off()) return;
+  throw std::runtime_error(
+      "token file '" + path_ + "' was cut off while it was in use: it had " + std::to_string(mapped_.bytes().size()) +
+      " bytes, and some of them are gone. Put the same file there again, and leave it as it is while "
+      "runs read it");
 }
 
 void TokenFile::check_ids(std::int64_t vocab) const {
@@ -163,9 +159,10 @@ void TokenFile::check_ids(std::int64_t vocab) const {
 }
 
 void TokenFile::check_range(std::int64_t first, std::int64_t count, std::int64_t vocab) const {
-  const std::byte* tokens = mapping_ + kTokenHeaderBytes + first * bytes_per_token_;
+  const std::byte* tokens = mapped_.bytes().data() + kTokenHeaderBytes + first * bytes_per_token_;
   const std::int64_t beyond = bytes_per_token_ == 2 ? first_beyond<std::uint16_t>(tokens, count, vocab)
                                                     : first_beyond<std::uint32_t>(tokens, count, vocab);
+  require_whole();
   if (beyond < 0) return;
   const std::int64_t id = id_at(tokens + beyond * bytes_per_token_, bytes_per_token_);
   refuse(path_, "holds id " + std::to_string(id) + " at position " + std::to_string(first + beyond) +

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "data/mapped_bytes.h"
+
 namespace train_gpt {
 
 inline constexpr std::int64_t kTokenHeaderBytes = 1024;
@@ -17,29 +19,26 @@ class TokenFile {
   // Throws std::invalid_argument if the file is missing, is empty, is no token file, is byte-swapped, has a version
   // that we do not read, holds no token or another number of bytes than its header says.
   explicit TokenFile(const std::string& path);
-  ~TokenFile();
-  TokenFile(TokenFile&& other) noexcept;
-  TokenFile& operator=(TokenFile&&) = delete;
 
   const std::string& path() const { return path_; }
   std::int64_t token_count() const { return token_count_; }
   int bytes_per_token() const { return bytes_per_token_; }  // 2 or 4
 
   // out: (count) ids of tokens first .. first+count-1. Throws std::invalid_argument naming file, position and id if
-  // one is not below `vocab`.
+  // one is not below `vocab`, std::runtime_error if the file was cut off since it was opened.
   void read(std::int32_t* out, std::int64_t first, std::int64_t count, std::int64_t vocab) const;
 
   // Looks at every id of the file: throws as read() does. At the speed of memory, or of the disk.
   void check_ids(std::int64_t vocab) const;
 
  private:
+  void require_whole() const;
   void check_range(std::int64_t first, std::int64_t count, std::int64_t vocab) const;
 
   std::string path_;
   std::int64_t token_count_ = 0;
   int bytes_per_token_ = 0;
-  const std::byte* mapping_ = nullptr;
-  std::size_t mapped_bytes_ = 0;
+  MappedBytes mapped_;
 };
 
 }  // namespace train_gpt

@@ -214,6 +214,7 @@ void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, s
       out[i] = from_bf16(bits);
     }
   }
+  file_->require_whole();
 }
 
 void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
@@ -285,6 +286,7 @@ void OptimizerFile::read_arenas(Device& device, float* first, float* second, con
   };
   for_each_piece(config_, layout, is_held, read_into(first, kHeaderBytes));
   for_each_piece(config_, layout, has_second_moment, read_into(second, kHeaderBytes + moment_bytes(config_)));
+  file_.require_whole();
 }
 
 void create_optimizer_file(const std::string& path, const ModelConfig& config, OptimizerKind optimizer) {

@@ -31,10 +31,14 @@ void require_positive(const char* name, std::int64_t value) {
 
 // The divisors of `hidden` next to `heads`, for the error message.
 std::string nearest_divisors(std::int64_t hidden, std::int64_t heads) {
-  std::int64_t below = std::min(heads, hidden);
-  while (hidden % below != 0) --below;
-  std::int64_t above = heads;
-  while (above < hidden && hidden % above != 0) ++above;
+  std::int64_t below = 1, above = hidden;  // 1 and `hidden` divide it
+  for (std::int64_t d = 1; d * d <= hidden; ++d) {
+    if (hidden % d != 0) continue;
+    for (const std::int64_t divisor : {d, hidden / d}) {
+      if (divisor <= heads) below = std::max(below, divisor);
+      if (divisor >= heads) above = std::min(above, divisor);
+    }
+  }
   if (above >= hidden || above == below) return std::to_string(below);
   return std::to_string(below) + " or " + std::to_string(above);
 }
@@ -64,8 +68,10 @@ void check(const ModelConfig& config) {
   require_positive("--vocab", config.vocab);
   require_positive("--max-seq-len", config.max_seq_len);
   constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();  // model files hold sizes as int32
-  if (config.layers > 1000000)
-    throw std::invalid_argument("--layers " + std::to_string(config.layers) + ": must be at most 1000000");
+  constexpr std::int64_t kMostLayers = 1 << 16;  // so that a damaged header is refused at once
+  if (config.layers > kMostLayers)
+    throw std::invalid_argument("--layers " + std::to_string(config.layers) + ": must be at most " +
+                                std::to_string(kMostLayers));
   for (const auto& [name, value] : {std::pair{"--hidden", config.hidden}, std::pair{"--vocab", config.vocab},
                                     std::pair{"--max-seq-len", config.max_seq_len}})
     if (value > kMaxInt32 - 127)

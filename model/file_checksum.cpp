@@ -19,6 +19,7 @@ std::vector<std::uint64_t> block_hashes(const std::string& path, int part, int p
   for (std::size_t b = static_cast<std::size_t>(part); b < hashes.size(); b += static_cast<std::size_t>(parts)) {
     hashes[b] = hash_bytes(file.bytes().subspan(b * kBlock, std::min(kBlock, size - b * kBlock)));
   }
+  file.require_whole();
   return hashes;
 }
 

@@ -200,7 +200,7 @@ HuggingFaceModel::HuggingFaceModel(const std::string& folder)
 
 void HuggingFaceModel::check_tensor(const TensorInfo& tensor) const {
   const StoredTensor& stored = find(tensor.kind, layer_of(tensor));
-  const std::string where = stored.file + ": tensor '" + name_of(tensor.kind, layer_of(tensor), prefix_) + "' ";
+  const std::string where = stored.file->path() + ": tensor '" + name_of(tensor.kind, layer_of(tensor), prefix_) + "' ";
   if (stored.dtype == TensorDtype::other)
     throw std::invalid_argument(where + "has a dtype that is not F32, F16 or BF16");
   if (stored.shape == kept_shape(tensor.kind, config_)) return;

@@ -1,7 +1,6 @@
 #include "model/range_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 namespace train_gpt {
 namespace {
@@ -98,12 +98,17 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (fstat(file.get(), &status) != 0) refuse(std::string("cannot read the file's size: ") + std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse("is not a regular file");
   if (status.st_size == 0) refuse("the file is empty");
-  size_ = static_cast<std::size_t>(status.st_size);
-  void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (mapped == MAP_FAILED) refuse(std::string("cannot map the file into memory: ") + std::strerror(errno));
-  data_ = static_cast<const std::byte*>(mapped);
+  try {
+    mapped_ = MappedBytes(file.get(), static_cast<std::size_t>(status.st_size));
+  } catch (const std::system_error& error) {
+    refuse("cannot map the file into memory: " + error.code().message());
+  }
 }
 
-MappedFile::~MappedFile() { munmap(const_cast<std::byte*>(data_), size_); }
+void MappedFile::require_whole() const {
+  if (!mapped_.cut_off()) return;
+  throw std::runtime_error(path_ + ": the file was cut off while it was being read: it had " +
+                           std::to_string(bytes().size()) + " bytes, and some of them are gone");
+}
 
 }  // namespace train_gpt

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "data/mapped_bytes.h"
+
 namespace train_gpt {
 
 // Throws std::invalid_argument if something other than a regular file has this name: a rename would replace it, be it a
@@ -46,17 +48,15 @@ void sync_directory(const std::string& directory);
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
 
   const std::string& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::span<const std::byte> bytes() const { return mapped_.bytes(); }
+  // For when they have been read: throws std::runtime_error if the file was cut off meanwhile.
+  void require_whole() const;
 
  private:
   std::string path_;
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+  MappedBytes mapped_;
 };
 
 }  // namespace train_gpt

@@ -155,6 +155,7 @@ void StoredTensor::read(float* out, std::int64_t first, std::int64_t count, std:
   } else {
     copy(std::uint16_t{}, from_f16);
   }
+  file->require_whole();
 }
 
 bool has_safetensors(const std::string& folder) {
@@ -203,7 +204,7 @@ void SafetensorsFolder::add_file(const std::string& path) {
   for (const Entry& entry : entries_of(header, path, static_cast<std::int64_t>(body.size()))) {
     const auto size = static_cast<std::size_t>(entry.end - entry.begin);
     const StoredTensor tensor{dtype_of(entry.dtype), entry.shape,
-                              body.subspan(static_cast<std::size_t>(entry.begin), size), path};
+                              body.subspan(static_cast<std::size_t>(entry.begin), size), files_.back().get()};
     if (!tensors_.emplace(entry.name, tensor).second) {
       refuse(path, "has tensor '" + entry.name.substr(0, 100) + "', which another file has, too");
     }

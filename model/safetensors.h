@@ -22,10 +22,11 @@ struct StoredTensor {
   TensorDtype dtype = TensorDtype::other;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
-  std::string file;  // for messages
+  const MappedFile* file = nullptr;
 
   std::int64_t elements() const;
-  // out(count): elements first, first + stride, .. as fp32. Not for `other`.
+  // out(count): elements first, first + stride, .. as fp32. Not for `other`. Throws std::runtime_error if the file was
+  // cut off since it was opened.
   void read(float* out, std::int64_t first, std::int64_t count, std::int64_t stride = 1) const;
 };
 

@@ -36,7 +36,8 @@ enum class Command : std::uint8_t {
   generate,
   status,
   checkpoint,
-  report
+  report,
+  whatif
 };
 
 struct DataOptions {
@@ -119,6 +120,7 @@ struct RunOptions {
   std::int64_t log_every = 1;         // lines of steps on the screen
   bool quiet = false;                 // only notes, errors and what is left at the end
   bool final_timeline = true;         // the picture and the table of one step, at the end
+  std::int64_t records = 64 << 20;    // bytes that records.bin may take; 0: none
   std::string trace;                  // Chrome trace file; empty: none
   std::string svg;                    // timeline of one step; empty: none
   int threads = 0;                    // per rank; 0: OMP_NUM_THREADS, else cores / ranks on the host
@@ -187,6 +189,9 @@ struct SimulateOutputOptions {
   bool json = false;
   std::string svg;
   std::string csv;
+  std::string html;     // page of one schedule; empty: none
+  bool pareto = false;  // --schedule auto: time against memory
+  std::string expect;   // conditions (commands/expectations.h); empty: none
   Objective objective = Objective::makespan;
   std::vector<double>
       memory_limit;            // --activation-limit, in units of peak_live, for all ranks or for each; empty: none
@@ -253,6 +258,7 @@ struct Options {
   ConvertOptions convert;
   GenerateOptions generate;
   bool plan_json = false;  // plan: the plan event alone
+  bool verify = false;     // whatif: replay what it says
 
   bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for
   bool version = false;        // nothing but version_text() (commands/cli/version.h) was asked for

@@ -209,6 +209,14 @@ void check_simulation(const Options& options, const Given& given) {
   }
   const std::vector<std::string>& names = options.pipeline.schedules;
   if (given.contains("csv") && names.size() > 1) refuse("--csv writes one schedule; name one with --schedule");
+  const std::string instead = first_given(given, {"ascii", "json", "csv", "html", "expect"});
+  if (options.simulate.pareto && !instead.empty()) {
+    refuse("--pareto and " + instead + " contradict each other: --pareto prints a table of its own; leave out one");
+  }
+  if (options.simulate.pareto && names != std::vector<std::string>{"auto"}) {
+    refuse("--pareto looks at all schedules and the search: give --schedule auto");
+  }
+  if (given.contains("html") && names.size() > 1) refuse("--html shows one schedule; name one with --schedule");
   if (given.contains("objective") && std::find(names.begin(), names.end(), "auto") == names.end()) {
     refuse("--objective has no meaning without --schedule auto");
   }

@@ -22,7 +22,9 @@ constexpr CommandSet kProfile = only(Command::profile);
 constexpr CommandSet kPrepare = only(Command::prepare);
 constexpr CommandSet kConvert = only(Command::convert);
 constexpr CommandSet kGenerate = only(Command::generate);
-constexpr CommandSet kStatus = only(Command::status) | only(Command::checkpoint) | only(Command::report);
+constexpr CommandSet kStatus =
+    only(Command::status) | only(Command::checkpoint) | only(Command::report) | only(Command::whatif);
+constexpr CommandSet kWhatIf = only(Command::whatif);
 constexpr CommandSet kSized = kTrain | kPlan | kProfile | kSimulate;  // describe a model
 constexpr CommandSet kPipelined = kTrain | kEvaluate | kPlan;         // run or plan a pipeline
 constexpr CommandSet kComputing = kPipelined | kProfile | kGenerate;  // use a device
@@ -276,6 +278,9 @@ std::vector<OptionSpec> run_options() {
        [](Options& o, const Value& v) { o.run.max_skipped = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"stall-timeout", "TIME", "120s", kTrain | kEvaluate, "end the run when a rank shows no sign of life for so long",
        [](Options& o, const Value& v) { o.run.stall_timeout = v.seconds(1, kLargestTime); }},
+      {"records", "BYTES", "64MiB", kTrain,
+       "records.bin, what every step took on every rank, for `train_gpt whatif`, takes at most so much; 0: none",
+       [](Options& o, const Value& v) { o.run.records = v.raw() == "0" ? 0 : v.bytes(); }},
       {"keep", "K", "3", kTrain, "keep the newest K checkpoints",
        [](Options& o, const Value& v) { o.run.keep = v.integer<int>(1, kLargestCount); }},
       {"resume", "latest|auto|PATH", nullptr, kTrain,
@@ -331,7 +336,10 @@ std::vector<OptionSpec> pipeline_options() {
       {"recompute", "none|auto|LIST", "none", kTrain | kPlan,
        "forget activations and compute them again; LIST: units per virtual stage; auto: as few as fit the memory",
        set_recompute},
-      {"memory-limit", "BYTES", nullptr, kPipelined, "per rank, such as 80GB or 512MiB; without it what the device has",
+      {"verify", nullptr, nullptr, kWhatIf, "run what the table says on the timed device, and show what it takes there",
+       [](Options& o, const Value&) { o.verify = true; }},
+      {"memory-limit", "BYTES", nullptr, kPipelined | kWhatIf,
+       "per rank, such as 80GB or 512MiB; without it what the device has",
        [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }}};
 }
 
@@ -410,6 +418,15 @@ std::vector<OptionSpec> output_options() {
            [](Options& o, const Value& v) { o.simulate.svg = v.text(); }},
           {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
            [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
+          {"html", "FILE", nullptr, kSimulate,
+           "a page of one schedule: steps through time, shows what waits for what, and the memory of every rank",
+           [](Options& o, const Value& v) { o.simulate.html = v.text(); }},
+          {"pareto", nullptr, nullptr, kSimulate,
+           "with --schedule auto: makespan against memory, of named schedules and the search; --svg FILE draws it",
+           [](Options& o, const Value&) { o.simulate.pareto = true; }},
+          {"expect", "CONDITIONS", nullptr, kSimulate,
+           "such as makespan<=27,peak<=4: says whether every schedule meets them, and ends with status 1 if not",
+           [](Options& o, const Value& v) { o.simulate.expect = v.text(); }},
           {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
            [](Options& o, const Value& v) {
              o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
@@ -555,6 +572,8 @@ const std::vector<CommandSpec>& command_table() {
       {Command::convert, "convert", "a model between llm.c's file and Hugging Face's folder"},
       {Command::generate, "generate", "sample text from a model file", true},
       {Command::report, "report", "draw report.html anew from the log of a run, also of one that lives or was killed",
+       false, "output"},
+      {Command::whatif, "whatif", "what a step of a run would take if something were otherwise, from its records",
        false, "output"},
       {Command::status, "status", "the last action of every rank of a run, also after it was killed", false, "output"},
       {Command::checkpoint, "checkpoint", "ask a run that is alive for a checkpoint", false, "output"},

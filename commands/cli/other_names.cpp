@@ -68,6 +68,7 @@ constexpr Renaming kOptions[] = {
     {"eval-iters", "val-batches"},
     {"log-interval", "log-every"},
     {"logging-steps", "log-every"},
+    {"save-every", "checkpoint-every"},
     {"save-interval", "checkpoint-every"},
     {"save-steps", "checkpoint-every"},
     {"save-total-limit", "keep"},

@@ -52,6 +52,14 @@ std::string command_that_goes_on(const std::vector<std::string>& words, int rank
          " --output " + quoted(folder) + " --resume latest";
 }
 
+std::string command_otherwise(const std::vector<std::string>& words, int ranks,
+                              const std::vector<std::string>& replaced, const std::string& added) {
+  std::vector<std::string> kept = words, left_out = {"--output", "--resume"};
+  std::erase(kept, "--overwrite");
+  left_out.insert(left_out.end(), replaced.begin(), replaced.end());
+  return (ranks > 1 ? "mpirun -n " + std::to_string(ranks) + " " : "") + without(kept, left_out) + " " + added;
+}
+
 std::string options_for_all(const std::vector<std::string>& words) {
   return words.empty() ? "" : without(std::span(words).subspan(1), {"--threads"});
 }

@@ -22,6 +22,7 @@ FileIdentity identity_of(const std::string& path) {
       hashes.push_back(hash_bytes(bytes.subspan((bytes.size() - kBlock) / (kBlocks - 1) * b, kBlock)));
     }
   }
+  file.require_whole();
   return {.name = std::filesystem::path(path).filename().string(),
           .bytes = static_cast<std::int64_t>(bytes.size()),
           .checksum = combined_hash(hashes)};

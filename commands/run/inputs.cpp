@@ -133,15 +133,17 @@ RunInputs open_inputs(Session& session, const Options& options, RunFolder* folde
   session.together([&] { open_files(session, options, inputs); });
   session.agree([&] { return files_seen(options, inputs); });
   if (!options.run.resume.empty()) choose_checkpoint(session, options, inputs);
-  if (options.command == Command::train && !session.is_timed()) {
-    session.together([&] {
-      if (!session.is_first()) return;
-      const DiskSpace space = disk_space(options.run.output, options.run);
-      for (std::string& note : check_disk_space(space, options.run, inputs.model, inputs.val_data.has_value()))
-        inputs.notices.push_back(std::move(note));
-    });
-  }
   return inputs;
+}
+
+void look_for_disk_space(Session& session, const Options& options, RunInputs& inputs) {
+  if (session.is_timed()) return;
+  session.together([&] {
+    if (!session.is_first()) return;
+    const DiskSpace space = disk_space(options.run.output, options.run);
+    for (std::string& note : check_disk_space(space, options.run, inputs.model, inputs.val_data.has_value()))
+      inputs.notices.push_back(std::move(note));
+  });
 }
 
 }  // namespace train_gpt

@@ -35,4 +35,7 @@ struct RunInputs {
 // `folder`, where the run owns it, else null. Collective; throws as Session::together.
 RunInputs open_inputs(Session& session, const Options& options, RunFolder* folder);
 
+// Whether what the run will write has room in its folder (disk_space.h); notices go to the inputs'. Collective.
+void look_for_disk_space(Session& session, const Options& options, RunInputs& inputs);
+
 }  // namespace train_gpt

@@ -1,9 +1,14 @@
 #include "commands/run/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <iterator>
@@ -87,9 +92,21 @@ RunLog::RunLog(const std::string& directory, bool writes, bool append, const Scr
   if (append && std::filesystem::exists(path_)) *so_far_ = read_log(path_);
   file_.open(path_, append ? std::ios::app : std::ios::trunc);
   if (!file_) throw std::runtime_error(path_ + " cannot be written (--output names its directory)");
+  kept_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-RunLog::~RunLog() = default;
+RunLog::~RunLog() {
+  if (kept_ >= 0) close(kept_);
+}
+
+void RunLog::put_back() {
+  namespace fs = std::filesystem;
+  if (!writes_ || fs::exists(path_)) return;
+  fs::create_directories(fs::path(path_).parent_path());
+  fs::copy_file("/proc/self/fd/" + std::to_string(kept_), path_);
+  file_.close();
+  file_.open(path_, std::ios::app);
+}
 
 void RunLog::text(const std::string& line) {
   if (!screen_.quiet) essential(line);
@@ -104,8 +121,9 @@ void RunLog::essential(const std::string& line) {
 void RunLog::event(const Event& event) {
   if (!writes_) return;
   const std::string line = line_of(event);
+  errno = 0;
   file_ << line << '\n' << std::flush;
-  if (!file_) throw std::runtime_error(path_ + ": writing failed; is the disk full?");
+  if (!file_) throw std::runtime_error(path_ + ": writing failed: " + std::strerror(errno));
   so_far_->add(Event::parse(line));
 }
 
@@ -165,9 +183,14 @@ void RunLog::timeline(std::int64_t step, const std::vector<Timeline>& panels) {
   if (bars <= kMostBarsOnPage) event(timeline_event(step, panels));
 }
 
-void RunLog::end(const std::string& parameter_hash, double final_loss, std::optional<std::int64_t> redone_steps) {
+void RunLog::end(const std::string& parameter_hash, double final_loss, const std::string& arithmetic,
+                 std::optional<std::int64_t> redone_steps) {
   Event json = {{"event", "end"}, {"parameter_hash", parameter_hash}, {"final_loss", final_loss}};
-  if (parameter_hash.empty()) json["parameter_hash"] = nullptr;
+  if (parameter_hash.empty()) {
+    json["parameter_hash"] = nullptr;
+  } else {
+    json["arithmetic"] = arithmetic;
+  }
   if (redone_steps) {
     json["redone_steps"] = *redone_steps;
     text(counted(*redone_steps, "optimistic step") + (*redone_steps == 1 ? " was" : " were") +

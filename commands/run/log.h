@@ -58,13 +58,16 @@ class RunLog {
                    double measuring_share);
   // Pictures of that step, unless they have more than kMostBarsOnPage bars. To log and report.
   void timeline(std::int64_t step, const std::vector<Timeline>& panels);
-  // Empty hash: nothing was computed. redone_steps: how many optimistic steps were done again; none if steps are
+  // Empty hash: nothing was computed, else `arithmetic` says how (kernels/arithmetic.h). redone_steps: how many optimistic steps were done again; none if steps are
   // synchronous.
-  void end(const std::string& parameter_hash, double final_loss, std::optional<std::int64_t> redone_steps = {});
+  void end(const std::string& parameter_hash, double final_loss, const std::string& arithmetic,
+           std::optional<std::int64_t> redone_steps = {});
   // The run ends before its last step, on somebody's wish: "SIGUSR1".
   void stopped(std::int64_t steps_taken, const std::string& reason);
   // The run ends by an error. Never throws: there is a worse error already.
   void failed(const std::string& message) noexcept;
+  // The folder was removed: writes there anew what the log has.
+  void put_back();
   const std::string& path() const { return path_; }
 
  private:
@@ -76,6 +79,7 @@ class RunLog {
   Screen screen_;
   LogClock clock_;
   std::ofstream file_;
+  int kept_ = -1;  // reads it, also when it has no name any more
   std::string path_, report_path_;
   std::unique_ptr<LoggedRun> so_far_;  // everything in the log; of runs that have a report
   std::optional<ProgressMeter> meter_;

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 6> kMoved = {"log.jsonl",   "model.bin", "tokenizer.json",
-                                               "report.html", "best",      "checkpoints"};
+constexpr std::array<const char*, 7> kMoved = {"log.jsonl",   "records.bin", "model.bin",  "tokenizer.json",
+                                               "report.html", "best",        "checkpoints"};
 
 std::string place_in(const std::string& folder) { return folder + "/overwritten"; }
 

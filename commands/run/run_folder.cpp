@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRuns = "out";
 constexpr const char* kLog = "log.jsonl";
 // What a run leaves beside its checkpoints.
-constexpr const char* kFiles[] = {kLog, "model.bin", "report.html"};
+constexpr const char* kFiles[] = {kLog, "records.bin", "model.bin", "report.html"};
 
 bool is_state(const std::string& name) {
   return name.starts_with("state.") && name.size() > 6 && name.find_first_not_of("0123456789", 6) == std::string::npos;

@@ -79,7 +79,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;
     if (recompute && open.memory_limit == 0) open.memory_limit = open.device_bytes;
     plan.choice = choose(open);
-    check_memory_limit(plan.plan(), options.pipeline.memory_limit);
+    check_memory_limit(plan.plan(), open, options.pipeline.memory_limit);
     check_host_memory(plan.plan(), session.host().members, session.host_memory());
     if (session.on_gpus()) check_gpu_memory(plan.plan(), session.memory_per_rank());
   });

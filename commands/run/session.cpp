@@ -1,6 +1,7 @@
 #include "commands/run/session.h"
 
 #include <sched.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "commands/cli/wording.h"
+#include "commands/run/launch.h"
 #include "kernels/cpu/product_speed.h"
 #include "pipeline/draw/markup.h"
 #include "pipeline/train/state_file.h"
@@ -137,9 +139,25 @@ std::int64_t least_of_all(Communicator& world, std::int64_t bytes) {
   return static_cast<std::int64_t>(*std::min_element(all.begin(), all.end()));
 }
 
+// MPI's own words for it are many, and end the rank where it starts.
+void note_full_shared_memory() {
+  constexpr double kOfARank = 8.0 * 1024 * 1024;
+  struct statvfs shared = {};
+  const Launch launch = launch_from_environment();
+  if (launch.ranks == 1 || launch.rank != 0 || statvfs("/dev/shm", &shared) != 0 || shared.f_blocks == 0) return;
+  const double free = static_cast<double>(shared.f_bavail) * static_cast<double>(shared.f_frsize);
+  if (free >= kOfARank) return;
+  std::fprintf(
+      stderr,
+      "train_gpt: note: /dev/shm has %.1f MiB free, and MPI may take some MiB of it for each rank of a host: make "
+      "room there (df /dev/shm), or do without (UCX_TLS=tcp,self mpirun ..)\n",
+      free / 1024 / 1024);
+}
+
 }  // namespace
 
 Session::BeforeMpi::BeforeMpi(const Options& options) {
+  note_full_shared_memory();
 #if defined(TRAIN_GPT_CUDA)
   if (may_use_gpus(options)) prepare_cuda_environment();
 #else

@@ -7,6 +7,7 @@
 
 #include "commands/cli/wording.h"
 #include "commands/run/told.h"
+#include "commands/run/what_fits.h"
 #include "data/manifest.h"
 #include "kernels/cuda/multiprocessors.h"
 #include "model/safetensors.h"
@@ -153,13 +154,13 @@ constexpr const char* kNeedLess =
     ". Take a schedule that keeps fewer activations (1f1b instead of gpipe), --recompute auto, more ranks, or a "
     "smaller --micro-batch-size";
 
-void check_memory_limit(const Plan& plan, std::int64_t limit) {
+void check_memory_limit(const Plan& plan, const ChoiceRequest& request, std::int64_t limit) {
   if (limit <= 0) return;
   for (const RankPlan& rank : plan.ranks) {
     if (rank.total_bytes() <= limit) continue;
     throw std::invalid_argument("--memory-limit " + std::to_string(limit) + " (" + format_bytes(limit) + "): rank " +
                                 std::to_string(rank.rank) + " needs " + std::to_string(rank.total_bytes()) +
-                                " bytes (" + format_bytes(rank.total_bytes()) + ")" + kNeedLess);
+                                " bytes (" + format_bytes(rank.total_bytes()) + ")" + what_fits(request));
   }
 }
 

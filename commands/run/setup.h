@@ -34,8 +34,9 @@ BatchShape batch_shape(const Options& options, const std::optional<Schedule>& sc
 ChoiceRequest choice_request(const Options& options, const PlanRequest& base, std::optional<Schedule> schedule, int p,
                              CostModel costs);
 
-// Throws std::invalid_argument with a suggestion when a rank of the plan needs more than `limit` bytes (0: no limit).
-void check_memory_limit(const Plan& plan, std::int64_t limit);
+// Throws std::invalid_argument when a rank of the plan that was chosen needs more than the memory limit (0: none), and
+// names what would fit.
+void check_memory_limit(const Plan& plan, const ChoiceRequest& request, std::int64_t limit);
 
 // Likewise when the ranks of one host together need more than its memory (0: not known).
 void check_host_memory(const Plan& plan, const std::vector<int>& ranks, std::int64_t bytes);

@@ -8,10 +8,18 @@
 
 namespace train_gpt {
 
+double model_flops_utilisation(const ModelConfig& model, std::int64_t seq_len, std::int64_t tokens, double ms,
+                               double peak_flops) {
+  const auto flops = static_cast<double>(tokens * flops_per_token(model, seq_len));
+  return flops / (ms / 1000) / peak_flops;
+}
+
 StepMeter::StepMeter(TrainingRun& run)
     : run_(run),
       records_(run.plan.ranks[static_cast<std::size_t>(run.groups.rank())].actions.size(),
                run.trainer->lowered().size(), kStepsKept),
+      recorder_(run),
+      stragglers_(run.plan.request.schedule, run.planned, run.session.world().size()),
       one_host_(run.session.host().ranks == run.session.world().size()) {}
 
 // When is decided by what all ranks know alike.
@@ -23,13 +31,25 @@ void StepMeter::align_clocks() {
   clock_needed_at_ = last_end_ms_ + kEveryMs;
 }
 
+void StepMeter::hand_on_records() {
+  const double begin = monotonic_seconds();
+  recorder_.hand_on_if_much();
+  keeping_ms_ += (monotonic_seconds() - begin) * 1000;
+}
+
 StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   const double begin = monotonic_seconds();
   records_.keep(step, run_.session.device(), *run_.trainer);
+  recorder_.keep(step, result.ms);
   keeping_ms_ += (monotonic_seconds() - begin) * 1000;
   steps_ms_ += result.ms;
   ++steps_taken_;
   for (const RankTimes& times : result.times) last_end_ms_ = std::max(last_end_ms_, times.last_end);
+
+  if (run_.session.is_first()) {
+    const std::string line = stragglers_.add(result.times);
+    if (!line.empty()) run_.log->essential("note: " + line);
+  }
 
   const BatchShape& batch = run_.plan.request.batch;
   StepReport report;
@@ -41,8 +61,7 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   report.bubble = step_bubble(result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline)));
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
-    const double flops = static_cast<double>(report.tokens * flops_per_token(run_.inputs.model, batch.seq_len));
-    report.mfu = flops / (result.ms / 1000) / *peak;
+    report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
   }
   return report;
 }
@@ -58,6 +77,7 @@ double StepMeter::measuring_share() const {
 }
 
 void StepMeter::show_results() {
+  recorder_.hand_on();
   std::vector<MeasuredStep> steps = gather_steps(run_.groups, run_.plan, records_);
   if (!run_.session.is_first()) return;
   RunLog& log = *run_.log;

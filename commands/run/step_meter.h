@@ -2,11 +2,18 @@
 #pragma once
 
 #include "commands/run/log.h"
+#include "commands/run/recorder.h"
+#include "commands/run/stragglers.h"
 #include "commands/run/training_run.h"
 #include "pipeline/measure/clock.h"
 #include "pipeline/measure/step_records.h"
 
 namespace train_gpt {
+
+// Share of `peak_flops` (per second, of all devices together) that training on so many tokens in so many milliseconds
+// takes.
+double model_flops_utilisation(const ModelConfig& model, std::int64_t seq_len, std::int64_t tokens, double ms,
+                               double peak_flops);
 
 class StepMeter {
  public:
@@ -15,6 +22,8 @@ class StepMeter {
   // Before a step. Hosts count time from different moments, and drift: every few seconds their clocks are compared.
   // Collective.
   void align_clocks();
+  // Likewise: hands records of steps on to rank 0. Collective.
+  void hand_on_records();
   // After it.
   StepReport report(std::int64_t step, const StepResult& result);
   // At the end: the table, --svg, --trace, report.html. Collective.
@@ -25,6 +34,8 @@ class StepMeter {
 
   TrainingRun& run_;
   StepRecords records_;
+  Recorder recorder_;
+  Stragglers stragglers_;
   double keeping_ms_ = 0;  // copying what was measured into the records, all steps together
   double steps_ms_ = 0;
   std::int64_t steps_taken_ = 0;

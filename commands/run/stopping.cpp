@@ -17,8 +17,10 @@ namespace {
 constexpr std::size_t kTime = kStopSignals.size();
 constexpr std::size_t kJobEnd = kTime + 1;
 constexpr std::size_t kCheckpoint = kTime + 2;
-static_assert(kCheckpoint < kSavingIsReady && kSavingIsReady < kVotes);
+constexpr std::size_t kFolder = kTime + 3;
+static_assert(kFolder < kSavingIsReady && kSavingIsReady < kVotes);
 
+constexpr const char* kFolderIsGone = "the removal of its folder";
 constexpr double kJobReserveSeconds = 60;        // for the model file, and whatever the batch system's clock does
 constexpr double kLargestShareOfWriting = 0.02;  // of the time
 
@@ -48,6 +50,7 @@ Votes Stopping::votes() const {
   votes[kTime] = run_.time_limit > 0 && last_moment > begun_ + run_.time_limit ? 1 : 0;
   votes[kJobEnd] = job_ends_ != 0 && last_moment > job_ends_ - kJobReserveSeconds ? 1 : 0;
   std::error_code none;
+  votes[kFolder] = std::filesystem::exists(run_.output, none) ? 0 : 1;
   votes[kCheckpoint] = checkpoint_is_due() || std::filesystem::exists(request_file(run_.output), none) ? 1 : 0;
   return votes;
 }
@@ -59,7 +62,9 @@ Stopping::Verdict Stopping::read(const Votes& sums, const std::string& earlier) 
   }
   if (sums[kJobEnd] > 0) verdict.stop = "the end of the Slurm job";
   if (sums[kTime] > 0) verdict.stop = "--time-limit";
+  if (sums[kFolder] > 0) verdict.stop = kFolderIsGone;
   if (!earlier.empty()) verdict.stop = earlier;
+  verdict.folder_is_gone = verdict.stop == kFolderIsGone;
   verdict.checkpoint = sums[kCheckpoint] > 0;
   return verdict;
 }

@@ -27,6 +27,7 @@ class Stopping {
   struct Verdict {
     std::string stop;  // why; empty: go on
     bool checkpoint = false;
+    bool folder_is_gone = false;  // why it is to stop
   };
   // `earlier`: what it was stopped by already.
   Verdict read(const Votes& sums, const std::string& earlier) const;

@@ -136,8 +136,34 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   save_model(run);
   if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->end(run.computes() ? run.trainer->parameter_hash() : "", last_loss,
+               to_string(run.session.device().arithmetic()),
                run.optimistic() ? std::optional(redone_steps) : std::nullopt);
   run.state->finish();
+}
+
+int lost_folder(TrainingRun& run) {
+  const std::string message = run.options.run.output +
+                              ": the folder was removed while the run lived; log, checkpoint and model were written "
+                              "there anew, earlier checkpoints are lost";
+  run.log->failed(message);
+  if (run.session.is_first()) std::fprintf(stderr, "train_gpt: error: %s\n", printable(message).c_str());
+  return 1;
+}
+
+// The same fault of all ranks - a file that was cut off - is said once.
+bool says_what_first_said(const TrainingRun& run, const std::string& message) {
+  if (run.session.is_first()) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto first = read_state(run.options.run.output, 0);
+  return first && !first->failure.empty() && message.starts_with(first->failure);
+}
+
+// A checkpoint that failed half way is no use to anybody, and may fill the disk.
+void remove_half_written(const TrainingRun& run) {
+  try {
+    if (run.trains() && run.session.is_first()) remove_left_overs(run.options.run.output);
+  } catch (const std::exception&) {  // there is a worse error already
+  }
 }
 
 // Within a catch.
@@ -146,6 +172,7 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   try {
     throw;
   } catch (const PeerFailure& failure) {
+    remove_half_written(run);
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
     run.log->failed(failure.what());
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
@@ -165,10 +192,14 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
     std::fflush(stderr);
     std::_Exit(1);
   } catch (const std::exception& error) {
+    remove_half_written(run);
     const std::string newest = newest_checkpoint(run.options.run.output);
-    std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), printable(error.what()).c_str(),
-                 newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
-    std::fflush(stderr);
+    run.state->fail(error.what());
+    if (!says_what_first_said(run, error.what())) {
+      std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), printable(error.what()).c_str(),
+                   newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
+      std::fflush(stderr);
+    }
     run.log->failed(error.what());
     run.watchdog->announce(error.what());
   }
@@ -226,6 +257,7 @@ int train(TrainingRun& run) try {
         run.optimistic() && !last && !saves && !validates(step + 1) && !samples(step + 1) && !answers(step + 1);
 
     meter.align_clocks();
+    meter.hand_on_records();
     run.state->set_stepping(true);
     read_batch(batch, run, step);
     if (goes_ahead) read_batch(next, run, step + 1);
@@ -240,6 +272,7 @@ int train(TrainingRun& run) try {
     loss = result.loss;
     run.stopping.step_took(result.ms / 1000);
     verdict = run.stopping.read(result.votes, verdict.stop);
+    if (verdict.folder_is_gone) run.log->put_back();
     redone_steps += result.redone ? 1 : 0;
     go_on_saving(run, result.votes);
     // An optimistic step may have begun the next one, which is then the last.
@@ -250,7 +283,7 @@ int train(TrainingRun& run) try {
     }
     if (ends && step + 1 < wanted.steps) {
       end_early(run, meter, step + 1, verdict.stop);
-      return kStopped;
+      return verdict.folder_is_gone ? lost_folder(run) : kStopped;
     }
   }
   end(run, meter, loss, redone_steps);
@@ -264,7 +297,7 @@ int evaluate(TrainingRun& run) try {
   if (run.inputs.val_data) loss = validate(run, 0);
   if (!run.inputs.questions.empty()) answer(run, 0);
   if (run.session.is_first()) remove_overwritten(run.options.run.output);
-  run.log->end(run.trainer->parameter_hash(), loss);
+  run.log->end(run.trainer->parameter_hash(), loss, to_string(run.session.device().arithmetic()));
   run.state->finish();
   return 0;
 } catch (...) {

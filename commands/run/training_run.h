@@ -43,7 +43,8 @@ struct TrainingRun {
     double still = 0;  // seconds that training stood still for it
   } under_way;         // of `background`
   Stopping stopping;
-  Simulation predicted;  // by what the stages cost in place
+  StageCosts planned;    // what the stages cost in place
+  Simulation predicted;  // by that
 
  private:
   RunStart start_facts() const;

@@ -137,18 +137,18 @@ void TrainingRun::install_hooks() {
 
 // What the stages cost - measured in place, unless a profile or --cost-* say so - and what the schedule makes of it.
 void TrainingRun::predict() {
-  StageCosts stage_costs = decided.choice.costs;
+  planned = decided.choice.costs;
   const bool one_rank = plan.ranks.size() == 1;
   const bool measures = plan.request.computes && options.pipeline.profile.empty();
   const bool is_slow = measures && one_rank && session.product_flops() &&
-                       scale_to_speed(stage_costs, plan.request, *session.product_flops()) > kNotMeasuredFromMs;
+                       scale_to_speed(planned, plan.request, *session.product_flops()) > kNotMeasuredFromMs;
   if (measures && !is_slow) {
     const StageCosts measured = trainer->measure_stages();
-    stage_costs.forward = measured.forward;
-    stage_costs.input = measured.input;
-    stage_costs.weight = measured.weight;
+    planned.forward = measured.forward;
+    planned.input = measured.input;
+    planned.weight = measured.weight;
   }
-  predicted = simulate(decided.schedule(), stage_costs);
+  predicted = simulate(decided.schedule(), planned);
   // The uniform cut was compared by the costs of single units; what stages cost in place scales both alike.
   std::optional<double> uniform = decided.choice.uniform_makespan;
   if (uniform && decided.choice.predicted.makespan > 0)

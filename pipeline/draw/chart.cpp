@@ -28,7 +28,7 @@ struct Axis {
   Axis(double smallest, double largest, int most_ticks, double least_tick = 0) : low(smallest), high(largest) {
     if (high <= low) {
       const double room = least_tick > 0 ? least_tick : low == 0 ? 1 : std::abs(low) * 0.1;
-      low -= room;
+      low = low < 0 ? low - room : std::max(low - room, 0.0);  // there is no step -1
       high += room;
     }
     const double power = std::pow(10.0, std::floor(std::log10((high - low) / most_ticks)));

@@ -78,17 +78,15 @@ class Candidates {
   StageCosts costs() const {
     const Placement& placement = plan_request_.schedule.placement;
     const CostModel& model = request_.costs;
-    const auto bytes = static_cast<double>(plan_request_.batch.micro_batch_tokens() * plan_request_.model.hidden *
-                                           element_size(plan_request_.precision));
     if (model.given) {
       Costs given = *model.given;
-      given.message_bytes = bytes;
+      given.messages = message_sizes(plan_request_);
       return stage_costs(given, placement);
     }
     StageCosts costs =
         stage_costs(model.units, head_, placement, plan_request_.partition, model.slowness, plan_request_.recompute);
     Costs links = model.links;
-    links.message_bytes = bytes;
+    links.messages = message_sizes(plan_request_);
     set_hops(costs, links, placement);
     return costs;
   }

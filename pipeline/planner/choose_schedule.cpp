@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "model/boundary.h"
 #include "pipeline/planner/live_micro_batches.h"
 #include "pipeline/planner/partition_search.h"
 #include "pipeline/planner/recompute.h"
@@ -50,17 +51,32 @@ LiveLimit live_limit(std::int64_t memory_limit, const Plan& plan) {
   return limit;
 }
 
-Costs to_costs(const StageCosts& stages, const ChoiceRequest& request) {
+Costs to_costs(const StageCosts& stages, const ChoiceRequest& request, const PlanRequest& plan) {
   Costs costs = request.costs.links;
   costs.forward = stages.forward;
   costs.input = stages.input;
   costs.weight = stages.weight;
-  costs.message_bytes = static_cast<double>(request.base.batch.micro_batch_tokens() * request.base.model.hidden *
-                                            element_size(request.base.precision));
+  costs.messages = message_sizes(plan);
   return costs;
 }
 
 }  // namespace
+
+std::vector<MessageSize> message_sizes(const PlanRequest& request) {
+  const BoundarySizes sizes{request.batch.rows, request.batch.seq_len, request.precision};
+  std::vector<MessageSize> messages;
+  int unit = 0;
+  for (const int units : request.partition) {
+    MessageSize& size = messages.emplace_back();
+    if (unit > 0) {
+      const Boundary forward = forward_boundary(request.model, sizes, unit, ForwardUse::training);
+      size.activation = static_cast<double>(forward.bytes());
+      size.gradient = static_cast<double>(backward_boundary(request.model, sizes, unit).bytes());
+    }
+    unit += units;
+  }
+  return messages;
+}
 
 std::vector<Schedule> named_candidates(const ChoiceRequest& request) {
   if (request.cut == ChoiceRequest::Cut::list || request.recompute == ChoiceRequest::Recompute::list) {
@@ -96,7 +112,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   search.v_shape = placement.kind == Placement::Kind::v_shape;
   search.loop_chunks = search.v_shape ? std::vector<int>{} : std::vector<int>{placement.chunks};
   search.parts = request.memory_limit > 0;
-  search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request);
+  search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request, plan);
   if (request.memory_limit > 0) {
     const LiveLimit limit = live_limit(request.memory_limit, choice.plan);
     if (*std::min_element(limit.limit.begin(), limit.limit.end()) < 1) return std::nullopt;

@@ -13,6 +13,9 @@ namespace train_gpt {
 // more stages than units. Throws std::invalid_argument where lists per stage are given.
 std::vector<Schedule> named_candidates(const ChoiceRequest& request);
 
+// What the model stages of the request's partition send each other; a head that is cut sends more than layers do.
+std::vector<MessageSize> message_sizes(const PlanRequest& request);
+
 // What the search (pipeline/search/search.h) finds for the placement, costs and memory of a choice. Nothing if no order
 // fits.
 struct FoundSchedule {

@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "pipeline/schedule/lowered_csv.h"
+
 namespace train_gpt {
 
 namespace {
@@ -90,6 +92,7 @@ class Reader {
 
   void read_cell(Position at, std::string_view cell);
   void append(Position at, const Action& action);
+  void check_messages(const Schedule& schedule) const;
   std::vector<int> rank_of_stage() const;
   void check_micro_batches() const;
   Placement placement() const;
@@ -97,7 +100,9 @@ class Reader {
 
   const std::string& name_;
   std::vector<std::vector<Action>> lists_;
-  std::vector<std::vector<Position>> positions_;  // [rank][action]
+  std::vector<std::vector<Position>> positions_;    // [rank][action]
+  std::vector<std::vector<MessageCell>> messages_;  // [rank], of a lowered schedule
+  std::vector<std::vector<Position>> messages_at_;
   std::size_t actions_ = 0;
   Action highest_stage_, highest_micro_batch_;
   Position highest_stage_at_, highest_micro_batch_at_;
@@ -136,6 +141,13 @@ void Reader::read_cell(Position at, std::string_view cell) {
       }
     }
     refuse_cell(at, cell, "is no fused pair: write a forward and a backward, as in (2F0;1B3)OVERLAP_F_B");
+  }
+  if (is_sharding_cell(text)) return;
+  if (std::optional<MessageCell> message = parse_message_cell(text)) {
+    message->before = lists_.back().size();
+    messages_.back().push_back(*message);
+    messages_at_.back().push_back(at);
+    return;
   }
   const std::optional<Action> action = parse_action(text);
   if (!action) refuse_cell(at, cell, "is no action: write stage, F, B, I or W, and micro-batch, as in 2F0");
@@ -207,6 +219,18 @@ Placement Reader::placement() const {
   return Placement::from_table(table, p, m);
 }
 
+// Of a lowered schedule: its messages are those that follow from the actions.
+void Reader::check_messages(const Schedule& schedule) const {
+  if (std::all_of(messages_.begin(), messages_.end(), [](const auto& row) { return row.empty(); })) return;
+  const std::optional<MessageTrouble> trouble = message_trouble(schedule, messages_);
+  if (!trouble) return;
+  if (!trouble->cell) refuse(name_, "row " + std::to_string(trouble->rank + 1) + " " + trouble->what);
+  const MessageCell& cell = messages_[trouble->rank][*trouble->cell];
+  const std::string text = std::to_string(cell.stage) + (cell.sends ? "SEND_" : "RECV_") + (cell.forward ? "F" : "B") +
+                           std::to_string(cell.micro_batch);
+  refuse_cell(messages_at_[trouble->rank][*trouble->cell], text, trouble->what);
+}
+
 Schedule Reader::read(std::string_view text) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // spreadsheets like to leave one
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
@@ -218,6 +242,8 @@ Schedule Reader::read(std::string_view text) {
     at.cell = 0;
     lists_.emplace_back();
     positions_.emplace_back();
+    messages_.emplace_back();
+    messages_at_.emplace_back();
     for (const std::string_view padded : split(row, ',')) {
       ++at.cell;
       std::string_view cell = trim(padded);
@@ -228,9 +254,11 @@ Schedule Reader::read(std::string_view text) {
       refuse(name_, "row " + std::to_string(at.row) + " holds no action: every rank needs some, and rows are ranks");
     }
   }
-  Schedule schedule(placement(), highest_micro_batch_.micro_batch + 1);
+  Placement checked = placement();  // first, since the highest number there is may be the largest of its type
+  Schedule schedule(std::move(checked), highest_micro_batch_.micro_batch + 1);
   schedule.name = name_;
   schedule.lists = std::move(lists_);
+  check_messages(schedule);
   return schedule;
 }
 

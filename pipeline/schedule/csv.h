@@ -1,7 +1,8 @@
 // Schedules as text, in the CSV form of PyTorch's pipelining: one row per rank, no header; a cell is one action such as
 // `2F0` (stage 2, forward, micro-batch 0), `2B0`, `2I0`, `2W0`, or nothing. A fused pair is one cell,
 // `(2F0;1B3)OVERLAP_F_B`, read with and without the parentheses. In a bidirectional schedule the second copy's stages
-// are p .. 2p-1 (stage p on rank p-1) and take micro-batches m/2 .. m-1.
+// are p .. 2p-1 (stage p on rank p-1) and take micro-batches m/2 .. m-1. PyTorch's lowered form is read as well: its
+// messages (2SEND_F0, 1RECV_B3) are compared with those that follow from the actions, its cells of FSDP are left out.
 #pragma once
 
 #include <iosfwd>

@@ -24,6 +24,10 @@ class ListBuilder {
   std::vector<Action>& list_;
 };
 
-inline ListBuilder Schedule::rank(int r) { return ListBuilder(lists[static_cast<std::size_t>(r)]); }
+inline ListBuilder Schedule::rank(int r) {
+  std::vector<Action>& list = lists[static_cast<std::size_t>(r)];
+  if (list.empty()) list.reserve(3 * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(micro_batches));
+  return ListBuilder(list);
+}
 
 }  // namespace train_gpt

@@ -111,8 +111,6 @@ ListBuilder& ListBuilder::fuse_with_next() {
 Schedule::Schedule(Placement where, int m)
     : ranks(where.ranks), chunks(where.chunks), micro_batches(m), placement(std::move(where)) {
   lists.resize(static_cast<std::size_t>(ranks));
-  for (std::vector<Action>& list : lists)
-    list.reserve(3 * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(m));
 }
 
 }  // namespace train_gpt

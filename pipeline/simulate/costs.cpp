@@ -102,10 +102,12 @@ void set_hops(StageCosts& stages, const Costs& costs, const Placement& placement
   stages.send_slowdown = costs.send_slowdown;
   stages.activation.assign(placement.stages.size(), {});
   stages.gradient = stages.activation;
-  const auto hop = [&](int source, int destination) {
-    Hop result{latency(source, destination), 0.0, costs.message_bytes};
+  if (!costs.messages.empty() && costs.messages.size() != static_cast<std::size_t>(placement.depth()))
+    throw std::invalid_argument("the sizes of messages are those of another placement");
+  const auto hop = [&](int source, int destination, double bytes) {
+    Hop result{latency(source, destination), 0.0, bytes};
     const double rate = bandwidth(source, destination) * kBytesPerMillisecond;
-    if (rate > 0.0) result.transfer = costs.message_bytes / rate;
+    if (rate > 0.0) result.transfer = bytes / rate;
     return result;
   };
   for (std::size_t s = 0; s < placement.stages.size(); ++s) {
@@ -113,8 +115,10 @@ void set_hops(StageCosts& stages, const Costs& costs, const Placement& placement
     const int rank = placement.stages[s].rank;
     const int before = placement.stages[static_cast<std::size_t>(placement.stages[s].previous)].rank;
     if (rank == before) continue;
-    stages.activation[s] = hop(before, rank);
-    stages.gradient[s] = hop(rank, before);
+    MessageSize size{costs.message_bytes, costs.message_bytes};
+    if (!costs.messages.empty()) size = costs.messages[static_cast<std::size_t>(placement.stages[s].model_stage)];
+    stages.activation[s] = hop(before, rank, size.activation);
+    stages.gradient[s] = hop(rank, before, size.gradient);
   }
 }
 

@@ -28,6 +28,12 @@ struct Schedule;
 // What a schedule is judged by: the time from first to last action, or the longest time that any rank is in use.
 enum class Objective : std::uint8_t { makespan, span };
 
+// Bytes of the messages between a model stage and the one before it.
+struct MessageSize {
+  double activation = 0.0, gradient = 0.0;
+  bool operator==(const MessageSize&) const = default;
+};
+
 // Milliseconds. `forward`, `input`, `weight` (F, I, W; B costs I + W) are those of one micro-batch through the share of
 // one rank and hold
 //   one value:   every rank; a virtual stage ("chunk") takes 1/v of it;
@@ -41,9 +47,10 @@ struct Costs {
   // Links: one value for all of them; or link r between the ranks r and r+1, where r = p-1 leads back to rank 0 and may
   // be left out if nothing takes it; or all links upwards (r to r+1), then all downwards (r+1 to r): 1, p-1, p, 2(p-1)
   // or 2p values.
-  std::vector<double> latency = {0.0};  // of one hop, never divided
-  std::vector<double> bandwidth = {};   // of one direction, GB/s (10^9 bytes); empty: infinite
-  double message_bytes = 0.0;           // one activation or one gradient, (b, T, C); 0: unknown
+  std::vector<double> latency = {0.0};     // of one hop, never divided
+  std::vector<double> bandwidth = {};      // of one direction, GB/s (10^9 bytes); empty: infinite
+  double message_bytes = 0.0;              // one activation or one gradient, (b, T, C); 0: unknown
+  std::vector<MessageSize> messages = {};  // [model stage], where they differ; empty: all are of message_bytes
   double send_slowdown = 0.0;  // while a rank's message is on its channel, its actions take 1 + this times as long
 
   bool has_links() const { return latency != std::vector<double>{0.0} || !bandwidth.empty(); }

@@ -180,13 +180,14 @@ void Executor::run_actions(List list, std::size_t begin, std::size_t end,
     current_ = &action;
     marks.wait_begin = device_.mark();
     wait_for(plan);
-    marks.begin = device_.mark();
+    marks.begin = middle_ = device_.mark();
     if (extra_work_) extra_work_(i);
     if (plan_.request.computes) {
       device_.begin_range(to_string(action).c_str());
       work(action, plan);
       device_.end_range();
     }
+    marks.middle = middle_;
     marks.end = device_.mark();
     send(plan);
     marks_.push_back(marks);
@@ -275,6 +276,7 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
       .cache = memory_.cache(stage_plan)};
   if (forward) stage.forward(slots, parameters, use_);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
+  if (action.op == Op::backward) middle_ = device_.mark();
   if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
   if (use_ != ForwardUse::training) return;
   end_group(action, group);

@@ -19,6 +19,7 @@ namespace train_gpt {
 struct ActionMarks {
   Device::Mark wait_begin = 0;
   Device::Mark begin = 0;
+  Device::Mark middle = 0;  // of a B, between I and W; `begin` of others, and where nothing is computed
   Device::Mark end = 0;
 };
 
@@ -134,6 +135,7 @@ class Executor {
   std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
+  Device::Mark middle_ = 0;  // see ActionMarks, of the action that runs
   std::vector<Input> inputs_;              // awaited so far in this list
   std::size_t next_missing_ = 0;           // those before it have arrived
   std::size_t actions_ahead_ = 0;          // of the training list, that may run ahead

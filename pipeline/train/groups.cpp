@@ -11,7 +11,8 @@ namespace train_gpt {
 Layout make_layout(int ranks, int data_parallel) {
   if (ranks % data_parallel != 0) {
     throw std::invalid_argument("--data-parallel " + std::to_string(data_parallel) + " does not divide the " +
-                                std::to_string(ranks) + " ranks of this job: start a multiple of it with mpirun -n");
+                                (ranks == 1 ? "one rank" : std::to_string(ranks) + " ranks") +
+                                " of this job: start a multiple of it with mpirun -n");
   }
   return {.data = data_parallel, .pipeline = ranks / data_parallel};
 }

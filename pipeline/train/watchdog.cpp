@@ -20,15 +20,16 @@ std::string whole_seconds(double seconds) { return std::to_string(static_cast<in
 }  // namespace
 
 Watchdog::Watchdog(StateFile& state, std::string directory, int rank, int ranks, double stall_timeout, bool launched,
-                   std::function<std::string()> doing)
+                   std::function<std::string()> doing, std::function<double()> seconds)
     : state_(state),
       directory_(std::move(directory)),
       rank_(rank),
       stall_timeout_(stall_timeout),
       doing_(std::move(doing)),
+      seconds_(std::move(seconds)),
       parent_(launched ? getppid() : 0),
       peers_(static_cast<std::size_t>(ranks)),
-      last_look_(monotonic_seconds()) {}
+      last_look_(seconds_()) {}
 
 void Watchdog::while_computing() {
   state_.beat();
@@ -47,7 +48,7 @@ void Watchdog::look(bool waiting) {
   if (const int signal = demand_to_end(); signal != 0) {
     throw std::runtime_error(std::string("ended by ") + signal_name(signal) + " while " + doing_());
   }
-  const double now = monotonic_seconds();
+  const double now = seconds_();
   if (now - last_look_ < kLookEverySeconds) return;
   awake_ += std::min(now - last_look_, kLongestGapSeconds);
   last_look_ = now;

@@ -27,9 +27,9 @@ class LauncherGone : public std::runtime_error {
 class Watchdog {
  public:
   // `doing` describes this rank. `stall_timeout`: seconds. `launched`: by mpirun or the like, whose process on this
-  // host is the parent of this one.
+  // host is the parent of this one. `seconds`: a clock.
   Watchdog(StateFile& state, std::string directory, int rank, int ranks, double stall_timeout, bool launched,
-           std::function<std::string()> doing);
+           std::function<std::string()> doing, std::function<double()> seconds = monotonic_seconds);
 
   // From the progress hook: cheap. Throws std::runtime_error after a demand to end, PeerFailure after another rank's
   // failure, LauncherGone.
@@ -59,6 +59,7 @@ class Watchdog {
   int rank_;
   double stall_timeout_;
   std::function<std::string()> doing_;
+  std::function<double()> seconds_;
   int parent_;  // process; 0: does not matter
   std::vector<Peer> peers_;
   double last_look_ = 0;

@@ -74,6 +74,7 @@ TEST(PlanCommand, RefusesWhatDoesNotFitWithASuggestion) {
   const ProgramRun run = run_program(0, "plan --stages 2 --memory-limit 100KB" + kSmall);
   EXPECT_EQ(run.status, 2);
   EXPECT_NE(run.output.find("--memory-limit"), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("Nothing was found that fits"), std::string::npos) << run.output;
   EXPECT_EQ(run_program(0, "plan" + kSmall).status, 2);  // no --stages
 }
 
@@ -83,7 +84,9 @@ TEST(PlanCommand, RecomputesUnderAMemoryLimit) {
   std::int64_t most = 0;
   for (const Json& rank : unlimited.at("ranks")) most = std::max(most, rank.at("bytes").get<std::int64_t>());
   const std::string limit = " --memory-limit " + std::to_string(most * 7 / 10);
-  EXPECT_EQ(run_program(0, "plan" + sizes + limit).status, 2);
+  const ProgramRun refused = run_program(0, "plan" + sizes + limit);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.output.find("This fits: --recompute auto ("), std::string::npos) << refused.output;
   EXPECT_GT(plan_of(sizes + limit + " --recompute auto").at("recomputed_units").size(), 0U);
 }
 

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands/cli/options.h"
@@ -218,6 +219,44 @@ TEST_F(SimulateCommand, NeverFlushing) {
   EXPECT_NE(refusal(sizes + "2bw --warmup-factor 2").find("at least 14"), std::string::npos);
   EXPECT_NE(refusal(sizes + "1f1b --warmup-factor 2").find("2bw takes it"), std::string::npos);
   EXPECT_NE(refusal("--stages 8 --micro-batches 6 --schedule 2bw").find("at least 7"), std::string::npos);
+}
+
+TEST_F(SimulateCommand, ExpectationsDecideTheStatus) {
+  const auto status = [](const std::string& conditions) {
+    std::ostringstream out, notices;
+    const int code = run_simulate(parse_options({"simulate", "--stages", "4", "--micro-batches", "8", "--schedule",
+                                                 "1f1b", "--expect", conditions}),
+                                  out, notices);
+    return std::pair{code, out.str()};
+  };
+  EXPECT_EQ(status("makespan<=33,peak<=4").first, 0);
+  const auto [code, text] = status("makespan<=33,peak<=3");
+  EXPECT_EQ(code, 1);
+  EXPECT_NE(text.find("expected of 1f1b: makespan<=33: yes, 33\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("expected of 1f1b: peak<=3: no, 4\n"), std::string::npos) << text;
+}
+
+TEST_F(SimulateCommand, PageHoldsEveryActionOfOneSchedule) {
+  run("--stages 3 --micro-batches 2 --schedule zb-h1 --html " + path("page.html"));
+  const std::string page = content(path("page.html"));
+  for (const char* part : {"<title>zb-h1, p = 3, m = 2</title>", "['F',0,0,0,1]", "['F',1,1,2,3]", "['W',2,1,",
+                           "{previous:-1,next:1},{previous:0,next:2},{previous:1,next:-1}", "makespan:"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_EQ(page.find("http://"), page.find("http://www.w3.org/2000/svg"));  // nothing is loaded
+  EXPECT_NE(refusal("--stages 2 --schedule gpipe,1f1b --html " + path("two.html")).find("--html shows one schedule"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("--stages 8 --micro-batches 2000 --schedule 1f1b --html " + path("long.html")).find("32000 actions"),
+      std::string::npos);
+}
+
+TEST_F(SimulateCommand, ParetoComparesTimeAndMemory) {
+  const std::string table =
+      run("--stages 4 --micro-batches 8 --schedule auto --pareto --svg " + path("pareto.svg")).out;
+  EXPECT_NE(table.find("\n  gpipe "), std::string::npos) << table;
+  EXPECT_NE(table.find("* auto, limit 1 "), std::string::npos) << table;
+  EXPECT_NE(content(path("pareto.svg")).find(">gpipe</text>"), std::string::npos);
+  EXPECT_NE(refusal("--stages 4 --schedule 1f1b --pareto").find("give --schedule auto"), std::string::npos);
 }
 
 }  // namespace

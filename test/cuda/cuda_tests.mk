@@ -11,7 +11,7 @@ CUDA_SOURCES := $(filter-out %_communicator.cpp %/side_stream.cpp %/nccl_link.cp
 CUDA_TEST_SOURCES := $(CUDA_SOURCES) $(wildcard test/cuda/*_test.cpp) test/kernels/reference.cpp test/pipeline/train/training_runs.cpp
 CUDA_TEST_BUILDS := plain asan race
 # All that knows no CUDA, as the product has it.
-CUDA_TEST_REFERENCE := $(LIBRARY)
+CUDA_TEST_REFERENCE := $(TIME_LIMIT) $(LIBRARY)
 
 define cuda_test_program
 $(BUILD)/cuda_tests-$(1): $$(call emulator_needs,$(1),$$(CUDA_TEST_SOURCES)) $$(CUDA_TEST_REFERENCE)

@@ -29,7 +29,7 @@ $(BUILD)/train_gpt-emulated: $(BUILD)/train_gpt.o $(call emulator_needs,plain,$(
 	@echo "  link $@"
 	@$(call emulator_link,plain,$(EMULATED_PROGRAM),nccl) $(BUILD)/train_gpt.o $(LIBRARY) $(LDLIBS_ALL)
 GPU_PROGRAM_TESTS := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard test/gpu_program/*.cpp))
-$(BUILD)/test_gpu_program: $(GPU_PROGRAM_TESTS) $(BUILD)/test/commands/program.o $(LIBRARY) | $(BUILD)/train_gpt-emulated
+$(BUILD)/test_gpu_program: $(GPU_PROGRAM_TESTS) $(BUILD)/test/commands/program.o $(TIME_LIMIT) $(LIBRARY) | $(BUILD)/train_gpt-emulated
 	@echo "  link $@"
 	@$(CXX) $(CXXFLAGS_ALL) $(call optimise) $^ -o $@ -lgtest -lgtest_main $(LDLIBS_ALL)
 

@@ -62,6 +62,26 @@ TEST(Attention, IsCausal) {
       same_bits(Floats(before.begin(), before.begin() + 200 * C), Floats(after.begin(), after.begin() + 200 * C)));
 }
 
+// Of long sequences in few columns, where no product needs more than attention does.
+TEST(Attention, StaysWithinTheWorkspaceThatItAsksFor) {
+  const std::int64_t B = 1, C = 4, NH = 1;
+  for (const std::int64_t T : {40, 300, 700}) {
+    const std::unique_ptr<Device> device = make_cpu_device(1);
+    const std::int64_t bytes = device->workspace_bytes(B, T, C, NH, 128);
+    constexpr std::int64_t kGuard = 1024;
+    Buffer memory(*device, Floats(static_cast<std::size_t>(bytes / 4 + kGuard), 77.0F));
+    device->use_workspace(memory, bytes);
+    Buffer qkv(*device, random_floats(B * T * 3 * C, 1)), out(*device, Floats(B * T * C)), lse(*device, Floats(B * T)),
+        dout(*device, random_floats(B * T * C, 2)), dqkv(*device, Floats(B * T * 3 * C));
+    device->attention_forward(out, lse, qkv, B, T, C, NH);
+    device->attention_backward(dqkv, dout, qkv, out, lse, B, T, C, NH);
+    const Floats after = memory.values();
+    for (std::int64_t i = bytes / 4; i < bytes / 4 + kGuard; ++i) {
+      ASSERT_EQ(after[static_cast<std::size_t>(i)], 77.0F) << "T " << T << ", " << i - bytes / 4 << " floats behind";
+    }
+  }
+}
+
 // Rows (NH,T) from position `first` on.
 Floats positions_from(const Floats& rows, std::int64_t NH, std::int64_t T, std::int64_t first) {
   Floats result;

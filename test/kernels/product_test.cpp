@@ -91,6 +91,19 @@ TEST(Product, IsItsDefinitionBitByBit) {
   }
 }
 
+// A product with a long depth looks at messages in between.
+TEST(Product, CallsTheHookBetweenBlocksOfTheDepth) {
+  ThreadPool pool(1);
+  Scratched scratch;
+  int calls = 0;
+  pool.set_progress_hook([&] { ++calls; });
+  const Sizes s = {1, 1, 2 * kDepthBlock};
+  const Factors f(s, false, false);
+  float out = 0;
+  multiply(pool, 0, scratch.data(), {.out = &out, .stride = 1}, f.left, f.right, s.rows, s.columns, s.depth);
+  EXPECT_EQ(calls, 1) << "the first call is not held back";
+}
+
 // What stands beside a row, and how many rows there are, decides nothing: from one row on.
 TEST(Product, BitsOfARowDoNotDependOnTheNumberOfRows) {
   const std::int64_t most = 70, C = 96, OC = 200;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "test/kernels/device_fixture.h"
 
@@ -48,6 +51,35 @@ TEST(ThreadPool, CallsTheHookOnTheCallingThreadDuringAnOperation) {
   }
 }
 
+// One of two tasks, which run at the same time, is not the caller's.
+TEST(ThreadPool, OtherThreadsDoNotCallTheHook) {
+  ThreadPool pool(2);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<bool> elsewhere{false};
+  std::atomic<int> begun{0};
+  pool.set_progress_hook([&] { elsewhere = elsewhere || std::this_thread::get_id() != caller; });
+  pool.run(2, [&](std::int64_t, int worker) {
+    ++begun;
+    while (begun < 2) std::this_thread::yield();
+    if (worker == 0) return;
+    const auto end = std::chrono::steady_clock::now() + 3 * ThreadPool::kProgressInterval;
+    while (std::chrono::steady_clock::now() < end) pool.progress(worker);
+  });
+  EXPECT_FALSE(elsewhere);
+}
+
+// Looking at messages takes time from the work: in a row of short tasks the hook rests in between.
+TEST(ThreadPool, TheHookRestsBetweenCalls) {
+  ThreadPool pool(1);
+  int calls = 0;
+  pool.set_progress_hook([&] { ++calls; });
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100000; ++i) pool.progress(0);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(calls, 1);
+  EXPECT_LE(calls, 1 + took / ThreadPool::kProgressInterval);
+}
+
 TEST(ThreadPool, GoesOnAfterAnExceptionFromTheHook) {
   ThreadPool pool(3);
   std::atomic<int> running{0};
@@ -91,9 +123,10 @@ TEST(CpuDevice, AllocatesAlignedMemoryAndSaysWhenThereIsNone) {
   CpuFixture cpu(1);
   for (const std::int64_t bytes : {0, 1, 1000, 3 << 20}) {
     void* pointer = (*cpu).allocate(bytes);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pointer) % 256, 0U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pointer) % (bytes < (2 << 20) ? 256 : 2 << 20), 0U) << "huge pages";
     (*cpu).release(pointer);
   }
+  EXPECT_THROW((*cpu).allocate(-1), std::invalid_argument);
 #if !defined(__SANITIZE_ADDRESS__)  // whose allocator ends the process instead
   try {
     (*cpu).allocate(std::int64_t{1} << 60);

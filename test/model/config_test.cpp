@@ -57,7 +57,7 @@ TEST(ModelConfig, ContradictorySizesAreRefusedWithARemedy) {
   config.layers = 0;
   expect_refused(config, "--layers 0", "at least 1");
   config.layers = 10000000;
-  expect_refused(config, "--layers 10000000", "at most 1000000");
+  expect_refused(config, "--layers 10000000", "at most 65536");
   config = preset("d6");
   config.hidden = -384;
   expect_refused(config, "--hidden -384", "at least 1");
@@ -66,11 +66,13 @@ TEST(ModelConfig, ContradictorySizesAreRefusedWithARemedy) {
   expect_refused(config, "--vocab 0", "at least 1");
   config.vocab = 1LL << 31;
   expect_refused(config, "--vocab 2147483648", "below");
+  config.vocab = (1LL << 31) - 1;  // its padding would go beyond
+  expect_refused(config, "--vocab 2147483647", "below 2147483520");
   config = preset("d6");
   config.max_seq_len = 0;
   expect_refused(config, "--max-seq-len 0", "at least 1");
   config = preset("d6");
-  config.layers = 1000000;
+  config.layers = 65536;
   config.heads = 1;
   config.hidden = 1 << 30;
   expect_refused(config, "--hidden 1073741824", "smaller");

@@ -111,6 +111,44 @@ TEST(HuggingFace, ThereAndBackIsTheIdentity) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(rounded_values[i], from_bf16(to_bf16(values[i])));
 }
 
+// What only other programs read: the dtype, the total of an index, elements at multiples of their size.
+TEST(HuggingFace, WritesWhatTheFormatSays) {
+  const ModelFile model(kRecorded);
+  const TemporaryFolder folder;
+  export_model(model, folder.file("bf16"), {.as_bf16 = true, .shard_bytes = 0, .end_of_text = {}});
+  EXPECT_NE(read_file(folder.file("bf16/config.json")).find("\"torch_dtype\": \"bfloat16\""), std::string::npos);
+  export_model(model, folder.file("fp32"), {});
+  EXPECT_NE(read_file(folder.file("fp32/config.json")).find("\"torch_dtype\": \"float32\""), std::string::npos);
+  const std::string file = read_file(folder.file("fp32/model.safetensors"));
+  std::uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof header);
+  EXPECT_EQ(header % 8, 0U);
+
+  std::int64_t total = 0;
+  for (const TensorInfo& tensor : model_tensors(model.config())) {
+    total += 4 * elements_before_padding(model.config(), tensor);
+  }
+  export_model(model, folder.file("shards"), {.as_bf16 = false, .shard_bytes = 1, .end_of_text = {}});
+  EXPECT_NE(
+      read_file(folder.file("shards/model.safetensors.index.json")).find("\"total_size\": " + std::to_string(total)),
+      std::string::npos);
+}
+
+TEST(HuggingFace, AShardHasUpToItsLimitAndHidesNoOlderFile) {
+  const TemporaryFolder folder;
+  const auto write = [&](std::int64_t shard_bytes) {
+    write_safetensors(folder.file(""), {{"a", {2}}, {"b", {2}}, {"c", {2}}}, /*as_bf16=*/false, shard_bytes,
+                      [](std::size_t i) { return std::vector<float>(2, static_cast<float>(i)); });
+  };
+  write(0);
+  EXPECT_TRUE(fs::exists(folder.file("model.safetensors")));
+  write(16);  // two tensors fit exactly
+  EXPECT_FALSE(fs::exists(folder.file("model.safetensors"))) << "readers would prefer it";
+  EXPECT_TRUE(fs::exists(folder.file("model-00002-of-00002.safetensors")));
+  write(15);
+  EXPECT_TRUE(fs::exists(folder.file("model-00003-of-00003.safetensors")));
+}
+
 // Of a head with one shard and with three, which are one matrix there.
 TEST(HuggingFace, AnUntiedHeadGoesAlong) {
   for (const std::int64_t vocab : {5, 5000}) {
@@ -182,11 +220,24 @@ TEST(HuggingFace, SaysWhatItDoesNotCompute) {
   EXPECT_REFUSED(ModelFile(with("\"n_head\": 2", "\"n_head\": 3")), "heads", "3");
   EXPECT_REFUSED(ModelFile(with("\"n_layer\": 2", "\"n_layer\": 3")), "h.2.", "3 layers");
   EXPECT_REFUSED(ModelFile(with("\"vocab_size\": 61", "\"vocab_size\": 62")), "wte.weight", "(61, 16)", "(62, 16)");
+  EXPECT_REFUSED(
+      ModelFile(with("\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true")),
+      "scale_attn_by_inverse_layer_idx", "true");
+  EXPECT_REFUSED(ModelFile(with("\"n_positions\": 16", "\"n_ctx\": 15")), "wpe.weight", "(16, 16)", "(15, 16)");
   EXPECT_REFUSED(ModelFile(with("{", "[")), "config.json", "JSON");
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
   EXPECT_REFUSED(ModelFile(with("\"n_head\": 2", "\"n_head\": " + deep)), "config.json", "n_head is array");
   EXPECT_REFUSED(ModelFile(with("\"gelu_new\"", deep)), "config.json", "activation_function is array");
   EXPECT_REFUSED(ModelFile(folder.file("")), "neither model.bin nor model.safetensors");
+}
+
+TEST(Safetensors, AnIndexNamesFilesOfItsFolderAlone) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.file("inner"));
+  write_text(folder.file("a.safetensors"),
+             with_header(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", std::string(8, 'x')));
+  write_text(folder.file("inner/model.safetensors.index.json"), R"({"weight_map": {"a": "../a.safetensors"}})");
+  EXPECT_REFUSED(SafetensorsFolder(folder.file("inner")), "'a'", "no file of this folder");
 }
 
 // Nothing of a header is believed before all of it has been checked.
@@ -223,18 +274,19 @@ TEST(Safetensors, HeadersThatAreWrong) {
 
 TEST(Safetensors, HalfPrecision) {
   const TemporaryFolder folder;
-  const std::uint16_t bits[] = {0x3C00, 0xC000, 0x0001, 0x7BFF, 0x8000, 0x7C00};
+  const std::uint16_t bits[] = {0x3C00, 0xC000, 0x0001, 0x7BFF, 0x8000, 0x7C00, 0x8001};
   write_text(folder.file("model.safetensors"),
-             with_header(R"({"a": {"dtype": "F16", "shape": [6], "data_offsets": [0, 12]}})",
+             with_header(R"({"a": {"dtype": "F16", "shape": [7], "data_offsets": [0, 14]}})",
                          {reinterpret_cast<const char*>(bits), sizeof bits}));
-  float values[6];
-  SafetensorsFolder(folder.file("")).find("a")->read(values, 0, 6);
+  float values[7];
+  SafetensorsFolder(folder.file("")).find("a")->read(values, 0, 7);
   EXPECT_EQ(values[0], 1.0F);
   EXPECT_EQ(values[1], -2.0F);
   EXPECT_EQ(values[2], 0x1p-24F);
   EXPECT_EQ(values[3], 65504.0F);
   EXPECT_TRUE(values[4] == 0 && std::signbit(values[4]));
   EXPECT_TRUE(std::isinf(values[5]));
+  EXPECT_EQ(values[6], -0x1p-24F);
 }
 
 // Damaged in any way, a folder is read or refused.

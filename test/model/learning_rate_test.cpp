@@ -97,6 +97,8 @@ TEST(LearningRate, BadOptionsAreNamed) {
   rate.warmup_steps = 0;
   rate.min_lr_fraction = 1.5;
   EXPECT_NE(message(rate).find("--min-lr-fraction 1.5"), std::string::npos);
+  rate.min_lr_fraction = 1;
+  EXPECT_EQ(message(rate), "accepted");
   rate.min_lr_fraction = 0;
   rate.steps = -1;
   EXPECT_NE(message(rate).find("--steps -1"), std::string::npos);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "data/splitmix64.h"
 #include "kernels/device.h"
 #include "model/normal_numbers.h"
 
@@ -180,6 +182,21 @@ TEST(NormalNumbers, HaveTheMomentsOfTheNormalDistribution) {
   EXPECT_NEAR(static_cast<double>(within_one) / n, 0.682689, 0.0024);
   EXPECT_NEAR(static_cast<double>(within_two) / n, 0.954500, 0.0011);
   EXPECT_NEAR(static_cast<double>(beyond_four), 63.3, 40);
+}
+
+// By Box and Muller's formula and the functions of the library.
+TEST(NormalNumbers, AreThoseOfTheFormula) {
+  constexpr std::int64_t kCount = 100000;
+  std::vector<float> x(kCount);
+  normal_numbers(x.data(), 3, 7, kCount, 2.0);
+  const std::uint64_t key = splitmix64(3);
+  for (std::uint64_t k = 0; k < kCount; ++k) {
+    const std::uint64_t bits = splitmix64(key + 7 + k);
+    const double radius = (static_cast<double>(bits >> 32) + 1) * 0x1p-32;
+    const double quarter_turns = static_cast<double>(bits & 0xFFFFFFFF) * 0x1p-30 - 2;
+    const double expected = 2 * std::sqrt(-2 * std::log(radius)) * std::sin(quarter_turns * std::numbers::pi / 2);
+    ASSERT_NEAR(static_cast<double>(x[k]), expected, 1e-6) << k;
+  }
 }
 
 TEST(NormalNumbers, DependOnSeedAndPositionAlone) {

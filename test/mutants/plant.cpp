@@ -1,19 +1,20 @@
 // Plants faults into copies of source files: all faults at once, each behind a switch, so that a run needs one build.
 //
-//   plant FOLDER LIST..     writes FOLDER/<file> for every file that a list names, and FOLDER/faults: one line per
-//   fault
+//   plant FOLDER LIST..     writes FOLDER/<file> for every file that a list names, and FOLDER/faults: a line per fault
 //
 // A list has one fault per paragraph; lines that begin with # are comments:
 //
 //   name: tied-sum-too-early             a name that says what is wrong
 //   file: pipeline/plan/lowering.cpp
 //   code: a.done + 1                     text within one line, exactly as it stands in the file, and only once in it
-//   fault: a.done                        what stands there instead. Code that ends with ; is a statement, else an
-//   expression suite: test_pipeline --gtest_filter=Lowering*      who must notice equivalent: why optional: proven to
-//   change nothing that can be seen; it is not run
+//   fault: a.done                        what stands there instead; code that ends with ; is a statement, other code an
+//                                        expression: a whole one, since it gets parentheses
+//   suite: test_pipeline --gtest_filter=Lowering*      who must notice
+//   equivalent: why                      optional: proven to change nothing that can be seen; it is not run
 //
 // Ends with status 1 and a message where a file or its text is not found, or where two faults overlap.
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -26,9 +27,15 @@
 namespace {
 
 struct Fault {
-  int number = 0;  // from 1 on, in the order of the lists
   std::string where, name, file, code, fault, suite, equivalent;
 };
+
+// What the switch of a fault asks for. It follows from the name, so that a new fault compiles its own file alone.
+std::uint32_t number_of(const Fault& fault) {
+  std::uint32_t hash = 2166136261U;  // FNV-1a
+  for (const char c : fault.name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash % 1000000000U + 1;
+}
 
 std::string* field_of(Fault& fault, const std::string& key) {
   const std::map<std::string, std::string*> fields{{"name", &fault.name},   {"file", &fault.file},
@@ -43,12 +50,12 @@ void add(std::vector<Fault>& faults, const Fault& fault) {
   if (fault.name.empty() || fault.file.empty() || fault.code.empty() || fault.fault.empty() || fault.suite.empty()) {
     throw std::runtime_error(fault.where + ": a fault needs name, file, code, fault and suite");
   }
-  const auto same = [&](const Fault& other) { return other.name == fault.name; };
-  if (std::any_of(faults.begin(), faults.end(), same)) {
-    throw std::runtime_error(fault.where + ": a second fault named " + fault.name);
+  const auto same = [&](const Fault& other) { return number_of(other) == number_of(fault); };
+  const auto found = std::find_if(faults.begin(), faults.end(), same);
+  if (found != faults.end()) {
+    throw std::runtime_error(fault.where + ": " + fault.name + " needs another name, for that of " + found->where);
   }
   faults.push_back(fault);
-  faults.back().number = static_cast<int>(faults.size());
 }
 
 void read_list(std::vector<Fault>& faults, const std::string& path) {
@@ -82,7 +89,7 @@ std::string read_file(const std::string& path, const std::string& where) {
 }
 
 std::string switched(const Fault& fault) {
-  const std::string asks = "planted_fault(" + std::to_string(fault.number) + ")";
+  const std::string asks = "planted_fault(" + std::to_string(number_of(fault)) + ")";
   if (fault.code.back() == ';') return "if (" + asks + ") { " + fault.fault + " } else { " + fault.code + " }";
   return "(" + asks + " ? (" + fault.fault + ") : (" + fault.code + "))";
 }
@@ -135,7 +142,7 @@ int main(int argc, char** argv) {
     std::string table;
     for (const Fault& fault : faults) {
       write_if_changed(folder / fault.file, plant(fault.file, faults));
-      table += std::to_string(fault.number) + "\t" + fault.name + "\t" + fault.file + "\t" + fault.suite + "\t" +
+      table += std::to_string(number_of(fault)) + "\t" + fault.name + "\t" + fault.file + "\t" + fault.suite + "\t" +
                fault.equivalent + "\n";
     }
     write_if_changed(folder / "faults", table);

@@ -113,6 +113,33 @@ TEST(CheckpointManifest, OtherTokenFilesAreRefusedByName) {
   require_same_run(saved, now, 100, "c");
 }
 
+TEST(CheckpointManifest, AnotherOrderOfSamplesIsRefusedByTheNameOfTheOption) {
+  CheckpointManifest now = example();
+  now.order["seed"] = 5;
+  EXPECT_REFUSED(require_same_run(example(), now, 100, "c"), "--seed is 5, but the checkpoint has ");
+  now = example();
+  now.order["shuffle"] = 0;
+  EXPECT_REFUSED(require_same_run(example(), now, 100, "c"), "--shuffle is false, but the checkpoint has true");
+  now = example();
+  now.model.layers += 1;
+  EXPECT_REFUSED(require_same_run(example(), now, 100, "c"), "--layers is ");
+}
+
+// d replicas sum in as many groups as d groups do: what is said to have changed is what changes the sum.
+TEST(CheckpointManifest, ReplicasCountAsGroupsOfMicroBatches) {
+  const auto run = [](int replicas, int groups) {
+    return manifest_of_run(Options{}, {},
+                           {.rows = 2, .micro_batches = 12 / replicas, .replicas = replicas, .groups = groups}, 40, {},
+                           "rules 1");
+  };
+  EXPECT_TRUE(changed_settings(run(2, 4), run(1, 4)).empty());
+  const std::vector<std::string> lines = changed_settings(run(1, 1), run(3, 3));
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("groups of micro-batches was 1 when the checkpoint was written and is 3 in rank order now"),
+            std::string::npos)
+      << lines[0];
+}
+
 TEST(CheckpointManifest, AFinishedCurveIsNotStretched) {
   CheckpointManifest saved = example();
   saved.step = 100;

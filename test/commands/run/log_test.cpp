@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "commands/report/report_log.h"
 #include "commands/run/estimate.h"
+#include "commands/run/step_meter.h"
 #include "model/flops.h"
+#include "pipeline/schedule/catalog.h"
 #include "test/commands/log_events.h"
 #include "test/commands/program.h"
 
@@ -162,7 +165,7 @@ TEST_F(ScriptedLog, TheScreenShowsEveryNthStepAndQuietNothing) {
     log.validation(1, 2, 3.5);
     log.text("something");
     log.essential("note: a note");
-    log.end("0123456789abcdef", 2.5);
+    log.end("0123456789abcdef", 2.5, "rules");
   }
   shown = testing::internal::GetCapturedStdout();
   EXPECT_EQ(shown, "note: a note\nparameter_hash 0123456789abcdef  final loss 2.500000\n");
@@ -186,9 +189,10 @@ TEST_F(ScriptedLog, TheReportIsDrawnAtMostEveryTenSecondsAndSaysHowItEnded) {
   EXPECT_EQ(page().find("http-equiv='refresh'"), std::string::npos);
   log.failed("rank 1: the disk is full");
   EXPECT_NE(page().find("failed: rank 1: the disk is full"), std::string::npos);
-  log.end("0123456789abcdef", 2.5);
+  log.end("0123456789abcdef", 2.5, "rules");
   EXPECT_NE(page().find(">finished</span>"), std::string::npos);
   EXPECT_NE(page().find("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(events(read_file(folder_ / "log.jsonl"), "end").at(0).at("arithmetic"), "rules");
 }
 
 TEST_F(ScriptedLog, AReportThatCannotBeWrittenEndsNoRun) {
@@ -199,6 +203,71 @@ TEST_F(ScriptedLog, AReportThatCannotBeWrittenEndsNoRun) {
   start(log);
   EXPECT_NE(testing::internal::GetCapturedStdout().find("note: " + page_folder + " cannot be written"),
             std::string::npos);
+}
+
+TEST_F(ScriptedLog, ValidationsAndAnswersAreWhatTheirNamesSay) {
+  RunLog log = open();
+  testing::internal::CaptureStdout();
+  log.validation(7, 2.0, 0.625);
+  log.multiple_choice(7, {.questions = 8, .by_sum = 2, .by_token = 4, .by_byte = 6});
+  const std::string shown = testing::internal::GetCapturedStdout();
+  EXPECT_NE(shown.find("validation after 7 updates: loss 2.000000, perplexity 7.389, 0.6250 bits per byte"),
+            std::string::npos)
+      << shown;
+  EXPECT_NE(shown.find("8 questions: right 25.00% by sum, 50.00% per token, 75.00% per byte"), std::string::npos)
+      << shown;
+  const Json validation = events(log_text(), "validation").at(0);
+  EXPECT_EQ(validation.at("step"), 7);
+  EXPECT_DOUBLE_EQ(validation.at("perplexity"), std::exp(2.0));
+  const Json answers = events(log_text(), "multiple_choice").at(0);
+  EXPECT_EQ(answers.at("by_sum"), 0.25);
+  EXPECT_EQ(answers.at("by_token"), 0.5);
+  EXPECT_EQ(answers.at("by_byte"), 0.75);
+}
+
+TEST_F(ScriptedLog, PlanAndMeasurementAreThoseOfThePlanAndTheStep) {
+  PlanRequest request;
+  request.model = {.layers = 3, .heads = 2, .hidden = 8, .vocab = 257, .max_seq_len = 16};
+  request.batch = {.rows = 2, .seq_len = 16, .micro_batches = 1};
+  request.schedule = make_schedule({.name = "1f1b", .ranks = 2, .micro_batches = 1});
+  request.partition = {3, 5};
+  const Plan plan = make_plan(request);
+  const Simulation predicted = simulate(request.schedule, Costs{});  // 6 ms
+  RunLog log = open();
+  log.plan(plan, predicted, 9.0);
+  const Json said = events(log_text(), "plan").at(0);
+  EXPECT_DOUBLE_EQ(said.at("tokens_per_s_predicted"), 2 * 16 / 0.006);
+  EXPECT_EQ(said.at("step_ms_predicted"), 6);
+  EXPECT_EQ(said.at("step_ms_predicted_uniform"), 9);
+  EXPECT_EQ(said.at("stage_units"), (Json{{0, 3}, {3, 8}}));
+  EXPECT_EQ(said.at("ranks").at(1).at("bytes"), plan.ranks[1].total_bytes());
+
+  // Rank 0 works for 4 + 6 ms of 18, rank 1 for 2 + 4.
+  const MeasuredStep step{
+      .step = 7,
+      .ranks = {{.actions = {{100, 100, 104}, {104, 112, 118}}, .lowered = {{'U', 118, 119, 121}}},
+                {.actions = {{100, 105, 107}, {107, 107, 111}}, .lowered = {{'U', 118, 119, 120}}}}};
+  log.measurement(request.schedule, analyse(request.schedule, step, predicted), 3, 0.01);
+  const Json measured = events(log_text(), "measurement").at(0);
+  EXPECT_EQ(measured.at("makespan_ms"), 18);
+  EXPECT_DOUBLE_EQ(measured.at("bubble"), 1 - 16 / 36.0);
+  EXPECT_DOUBLE_EQ(measured.at("bubble_span"), 1 - 10 / 18.0);
+  EXPECT_DOUBLE_EQ(measured.at("bubble_predicted"), 0.5);
+  EXPECT_EQ(measured.at("idle_ms"), 20);
+  EXPECT_EQ(measured.at("stage_ms"), (Json{{"F", {4, 2}}, {"B", {6, 4}}}));
+  EXPECT_EQ(measured.at("ranks").at(1).at("busy_ms"), 6);
+  EXPECT_EQ(measured.at("ranks").at(0).at("update_ms"), 2);
+  EXPECT_EQ(measured.at("ranks").at(1).at("waiting_ms"), 5);
+}
+
+TEST(Mfu, IsWorkOfTheTimeByPeak) {
+  ModelConfig d12;
+  d12.layers = 12;
+  d12.heads = 12;
+  d12.hidden = 768;
+  d12.vocab = 50257;
+  // 3 x 265956864 operations per token, 4096 tokens in half a second.
+  EXPECT_DOUBLE_EQ(model_flops_utilisation(d12, 1024, 4096, 500, 100e12), 3 * 265956864.0 * 4096 / 0.5 / 100e12);
 }
 
 TEST(Estimate, SaysHowLongAndProposesASmallerModelBeyondAnHour) {

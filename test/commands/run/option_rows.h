@@ -83,6 +83,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"log-every", {{"log-every", "2"}}, {"screen"}},
       {"quiet", {{"quiet", ""}}, {"screen"}},
       {"final-timeline", {{"final-timeline", "false"}}, {"screen"}},
+      {"records", {{"records", "0"}}, {"files"}},
       {"trace", {{"trace", "@/trace.json"}}, {"trace and picture", "screen"}},
       {"svg", {{"svg", "@/step.svg"}}, {"trace and picture", "screen"}},
       {"threads", {{"threads", "2"}}, {"plan", "resources"}},

@@ -29,5 +29,17 @@ TEST(Clock, OffsetsAreFoundToWithinTheErrorThatIsStated) {
   });
 }
 
+// Rank 0 looks at its clock at 0 and 10, rank 1 at 103 and 109: it is ahead by 93 at least and by 109 at most.
+TEST(Clock, OffsetAndErrorAreTheMiddleAndHalfOfWhatIsPossible) {
+  run_local_ranks(2, [](Communicator& world) {
+    const std::array<double, 2> times = world.rank() == 0 ? std::array{0.0, 10.0} : std::array{103.0, 109.0};
+    std::size_t next = 0;
+    const ClockOffset found = measure_clock_offset(
+        world, [&] { return times.at(next++); }, /*rounds=*/1);
+    EXPECT_EQ(found.ms, world.rank() == 0 ? 0 : 101);
+    EXPECT_EQ(found.error_ms, 8) << "of all ranks";
+  });
+}
+
 }  // namespace
 }  // namespace train_gpt

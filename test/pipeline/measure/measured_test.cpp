@@ -29,7 +29,7 @@ struct Measured {
   std::vector<MeasuredStep> steps;
 };
 
-Measured measure(const std::string& name, int ranks, int micro_batches) {
+Measured measure(const std::string& name, int ranks, int micro_batches, double clock_ahead = 0) {
   const ModelConfig model{.layers = 3, .heads = 2, .hidden = 16, .vocab = 60, .max_seq_len = kSeqLen, .tied = true};
   PlanRequest request;
   request.model = model;
@@ -49,6 +49,7 @@ Measured measure(const std::string& name, int ranks, int micro_batches) {
     Groups groups = make_groups(world, make_layout(ranks, 1), result.plan);
     Trainer trainer(*device, groups, result.plan, optimizer);
     trainer.open();
+    trainer.set_clock_ahead(clock_ahead);
     trainer.initialise(7);
     StepRecords records(result.plan.ranks[static_cast<std::size_t>(world.rank())].actions.size(),
                         trainer.lowered().size(), kKept);
@@ -56,7 +57,9 @@ Measured measure(const std::string& name, int ranks, int micro_batches) {
     Batch batch;
     for (int step = 0; step < kSteps; ++step) {
       trainer.read_batch(batch, row, row);
-      trainer.step(step, batch);
+      const StepResult taken = trainer.step(step, batch);
+      const RankTimes& own = taken.times[static_cast<std::size_t>(world.rank())];
+      EXPECT_GE(taken.ms, own.last_end - own.first_start) << "both in milliseconds";
       records.keep(step, *device, trainer);
       if (step == 0) memory = records.numbers().data();
       EXPECT_EQ(records.numbers().data(), memory) << "records must not move or grow";
@@ -113,6 +116,15 @@ TEST(Measured, KeepsTheLastStepsOfEveryRankInOrder) {
       }
     }
   }
+}
+
+TEST(Measured, TimesAreThoseOfTheClockOfRankZero) {
+  constexpr double kHour = 3.6e6;
+  const auto device = make_cpu_device(1);
+  const double before = device->time_ms(device->mark());
+  const Measured run = measure("1f1b", 1, 2, /*clock_ahead=*/kHour);
+  EXPECT_GE(run.steps[0].first_start(), before - kHour);
+  EXPECT_LE(run.steps[0].first_start(), device->time_ms(device->mark()) - kHour);
 }
 
 TEST(Measured, IdlePartsSumToTheIdleTimeAndWorkAfterTheFlushIsApart) {

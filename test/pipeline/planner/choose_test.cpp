@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <sstream>
+#include <string>
 
+#include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/recompute.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/simulate/validate.h"
@@ -45,6 +49,28 @@ TEST(Choose, CutsByCostAndSaysWhatItGains) {
     EXPECT_LT(choice.predicted.makespan, *choice.uniform_makespan) << schedule;  // the head is heavy
     EXPECT_NE(beside_uniform_cut(choice.predicted.makespan, choice.uniform_makespan).find("a uniform cut"),
               std::string::npos);
+  }
+}
+
+// Between two parts of a head more is sent than between layers: prediction and executor have the same sizes.
+TEST(Choose, MessagesAreAsLongAsThePlanSendsThem) {
+  for (const char* schedule : {"1f1b", "zb-v"}) {
+    ChoiceRequest request = request_for(schedule, 2, 4);
+    request.cut = ChoiceRequest::Cut::list;
+    request.partition = std::string(schedule) == "zb-v" ? Partition{3, 15, 10, 10} : Partition{18, 20};
+    request.costs.links.bandwidth = {1};
+    const Choice choice = choose(request);
+    const Placement& placement = choice.plan.request.schedule.placement;
+    for (const RankPlan& rank : choice.plan.ranks) {
+      for (const StagePlan& stage : rank.stages) {
+        const auto s = static_cast<std::size_t>(stage.stage);
+        const int previous = placement.stages[s].previous;
+        if (previous < 0 || placement.stages[static_cast<std::size_t>(previous)].rank == rank.rank) continue;
+        EXPECT_EQ(choice.costs.activation[s].bytes, static_cast<double>(stage.before.of(ForwardUse::training)));
+        EXPECT_EQ(choice.costs.gradient[s].bytes, static_cast<double>(stage.before.backward));
+        EXPECT_DOUBLE_EQ(choice.costs.activation[s].transfer, choice.costs.activation[s].bytes / 1e6);
+      }
+    }
   }
 }
 
@@ -136,6 +162,58 @@ TEST(Choose, RecomputesAsFewUnitsAsFitTheLimit) {
   }
   request.recompute = ChoiceRequest::Recompute::none;
   EXPECT_FALSE(choose(request).fits);
+  request.memory_limit = largest(free.plan);
+  EXPECT_TRUE(choose(request).fits) << "a limit that is met exactly";
+}
+
+// The unit that saves most comes first, and a limit that it meets exactly is met.
+TEST(RecomputeToFit, TakesTheUnitsThatSaveMostFirst) {
+  PlanRequest request = request_for("gpipe", 1, 8).base;
+  request.schedule = make_schedule({.name = "gpipe", .ranks = 1, .micro_batches = 8});
+  request.partition = uniform_partition(request.model, 1);
+  const int units = unit_count(request.model);
+  std::vector<bool> best;
+  std::int64_t least = largest(make_plan(request));
+  for (int u = 1; u < first_head_unit(request.model); ++u) {
+    request.recompute.assign(static_cast<std::size_t>(units), false);
+    request.recompute[static_cast<std::size_t>(u)] = true;
+    const std::int64_t bytes = largest(make_plan(request));
+    if (bytes >= least) continue;
+    least = bytes;
+    best = request.recompute;
+  }
+  request.recompute.clear();
+  const auto found = recompute_to_fit(request, least);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(*found, best);
+}
+
+TEST(PartitionTable, HasTheTimesOfEveryRank) {
+  Costs given;
+  given.forward = {1, 3};
+  given.input = {2};
+  given.weight = {4};
+  ChoiceRequest request = request_for("1f1b", 2, 8);
+  request.costs = given_cost_model(given, request.base.model, 128, 2);
+  const Choice choice = choose(request);
+  const std::string table = partition_table(choice, request.costs);
+  std::istringstream lines(table.substr(table.find('\n') + 1));
+  std::string line;
+  std::getline(lines, line);
+  for (const std::vector<std::string>& expected :
+       {std::vector<std::string>{"1.00", "2.00", "4.00", "7.00", "43.8%", "0"},
+        std::vector<std::string>{"3.00", "2.00", "4.00", "9.00", "56.2%", "0"}}) {
+    std::getline(lines, line);
+    std::istringstream in(line);
+    std::vector<std::string> words;
+    for (std::string word; in >> word;) words.push_back(word);
+    EXPECT_EQ(std::vector<std::string>(words.begin() + 2, words.begin() + 8), expected) << table;
+  }
+}
+
+TEST(PartitionTable, SaysWhatAUniformCutTakesMore) {
+  EXPECT_EQ(beside_uniform_cut(100, 150), "; a uniform cut: 150.0 ms, which is 50.0% more");
+  EXPECT_EQ(beside_uniform_cut(100, {}), "");
 }
 
 TEST(Choose, GivesStagesTheUnitsThatARecomputeListNames) {
@@ -164,6 +242,42 @@ TEST(Choose, SaysWhenNothingFits) {
   EXPECT_FALSE(choose(request).fits);
   request.schedule.reset();
   EXPECT_FALSE(choose(request).fits);
+  // Then the schedule that comes closest is taken.
+  request.recompute = ChoiceRequest::Recompute::none;
+  request.cut = ChoiceRequest::Cut::uniform;
+  request.head = HeadForm::streamed;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const Schedule& schedule : named_candidates(request)) {
+    ChoiceRequest named = request;
+    named.schedule = schedule;
+    least = std::min(least, largest(choose(named).plan));
+  }
+  request.search_beyond_names = false;
+  EXPECT_EQ(largest(choose(request).plan), least);
+}
+
+// Loops of one stage per rank have names of their own.
+TEST(NamedCandidates, HaveNoListTwice) {
+  ChoiceRequest request = request_for("", 2, 4);
+  request.chunks = {1, 2, 3};
+  for (const Schedule& schedule : named_candidates(request)) {
+    if (takes_chunks(schedule.name)) {
+      EXPECT_GT(schedule.chunks, 1) << schedule.name;
+    }
+  }
+}
+
+// Parameters, gradients and two moments, of which a plan without training has the parameters alone.
+TEST(UnitMemory, CountsGradientsAndTwoMoments) {
+  PlanRequest request = request_for("gpipe", 1, 2).base;
+  request.schedule = make_schedule({.name = "gpipe", .ranks = 1, .micro_batches = 2});
+  request.partition = uniform_partition(request.model, 1);
+  const UnitMemory training = unit_memory(request);
+  request.training = false;
+  const UnitMemory without = unit_memory(request);
+  const std::int64_t C = request.model.hidden;
+  constexpr std::size_t kMlp = 2;
+  EXPECT_EQ(training.bytes[0][kMlp] - without.bytes[0][kMlp], 12.0 * static_cast<double>(8 * C * C + 7 * C));
 }
 
 TEST(Choose, MemoryLimitsShapeTheCut) {

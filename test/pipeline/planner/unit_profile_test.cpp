@@ -6,6 +6,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/local_communicator.h"
 #include "pipeline/planner/unit_costs.h"
 #include "test/refused.h"
@@ -43,6 +44,47 @@ TEST(Profile, MeasuresEveryUnitOnEveryRankAndMessagesOfTheRealSize) {
   ASSERT_FALSE(profile.messages.empty());
   EXPECT_EQ(profile.messages.back().bytes, 2 * 16 * 32 * 4);
   EXPECT_GT(message_latency(profile), 0);
+}
+
+// Every look at its clock takes it the same time further.
+class TickingDevice : public cpu::CpuDevice {
+ public:
+  explicit TickingDevice(double tick_ms) : CpuDevice(1), tick_(static_cast<Mark>(tick_ms * 1e6)) {}
+  Mark mark() override { return now_ += tick_; }
+
+ private:
+  Mark tick_;
+  Mark now_ = 0;
+};
+
+// F, I and W are what lies between two looks; of two replicas the slower one counts.
+TEST(Profile, HasTheTimesOfEachPassOnTheSlowerReplica) {
+  run_local_ranks(2, [&](Communicator& world) {
+    TickingDevice device(world.rank() == 0 ? 3 : 2);
+    const Profile profile = measure_profile(device, world, /*pipeline_ranks=*/1, kModel, 2, 16, {});
+    for (const UnitTimes& times : profile.ranks.at(0)) {
+      for (const Spread& spread : {times.forward, times.input, times.weight}) {
+        EXPECT_DOUBLE_EQ(spread.least, 3);
+        EXPECT_DOUBLE_EQ(spread.median, 3);
+        EXPECT_DOUBLE_EQ(spread.most, 3);
+      }
+    }
+  });
+}
+
+TEST(Profile, TheMedianOfSamplesIsInTheMiddle) {
+  const Spread spread = spread_of({5, 1, 9, 2, 3});
+  EXPECT_EQ(spread.least, 1);
+  EXPECT_EQ(spread.median, 3);
+  EXPECT_EQ(spread.most, 9);
+}
+
+// 0.5 ms and another 2 ms for 4 MB.
+TEST(Profile, BandwidthIsThatOfLongMessagesBeyondTheirLatency) {
+  Profile profile;
+  profile.messages = {{256, {0.5, 0.5, 0.5}}, {4'000'000, {2.5, 2.5, 2.5}}};
+  EXPECT_DOUBLE_EQ(message_latency(profile), 0.5);
+  EXPECT_DOUBLE_EQ(message_bandwidth(profile), 2);
 }
 
 TEST(Profile, OfOneRankHasNoMessages) { EXPECT_TRUE(measured(1, 1, {}).messages.empty()); }
@@ -86,6 +128,15 @@ TEST(Profile, RefusesOtherSizesNamingTheDifference) {
   other = profile.sizes;
   other.micro_batch_size = 1;
   EXPECT_REFUSED(check_profile(profile, "f.json", other), "--micro-batch-size 4", "1");
+  other = profile.sizes;
+  other.seq_len = 17;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--seq-len 16", "17");
+  other = profile.sizes;
+  other.heads = 4;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--heads 2", "4");
+  other = profile.sizes;
+  other.vocab = 132;
+  EXPECT_REFUSED(check_profile(profile, "f.json", other), "--vocab 131", "132");
 }
 
 TEST(UnitCosts, AreTheMediansOfTheRanks) {
@@ -113,6 +164,20 @@ TEST(UnitCosts, AreTheMediansOfTheRanks) {
   const std::vector<double> slowness = rank_slowness(profile, 2);
   EXPECT_DOUBLE_EQ(slowness[1] / slowness[0], 3);
   EXPECT_EQ(rank_slowness(profile, 4), std::vector<double>(4, 1.0));
+}
+
+// I repeats the forward of a layer, W the scores of a shard: half of its forward.
+TEST(UnitCosts, RecomputationTakesItsTime) {
+  UnitCosts units;
+  units.forward = {1, 10, 100, 8};
+  units.input = {0, 20, 200, 4};
+  units.weight = {2, 30, 300, 2};
+  units.first_head = 3;
+  const Placement placement = Placement::loop(1, 2, 4);
+  const StageCosts costs = stage_costs(units, HeadForm::stored, placement, {2, 2}, {}, {false, true, false, true});
+  EXPECT_EQ(costs.forward, (std::vector<double>{11, 108}));
+  EXPECT_EQ(costs.input, (std::vector<double>{20 + 10, 204}));
+  EXPECT_EQ(costs.weight, (std::vector<double>{32, 302 + 4}));
 }
 
 TEST(UnitCosts, NoiseOfMeasuringMakesNoRankSlow) {

@@ -46,6 +46,11 @@ TEST(Catalog, Defaults) {
   EXPECT_EQ(default_group_size(4, 3), 3);
 }
 
+TEST(Catalog, TheLargestListsAreThoseOf2To28Passes) {
+  EXPECT_FALSE(violation({.name = "1f1b", .ranks = 1 << 14, .micro_batches = 1 << 14}));
+  EXPECT_TRUE(violation({.name = "1f1b", .ranks = 1 << 14, .micro_batches = (1 << 14) + 1}));
+}
+
 TEST(Catalog, RefusalsNameTheNearestLegalValues) {
   std::string names;
   for (const std::string& name : schedule_names()) names += (names.empty() ? "" : ", ") + name;

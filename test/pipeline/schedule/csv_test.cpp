@@ -55,6 +55,68 @@ TEST(ScheduleCsv, RoundTripOfEverySchedule) {
   }
 }
 
+// As PyTorch lowers a schedule: a message is received right before the action that needs it, and sent right behind the
+// one that makes it; of a pair before and behind both.
+std::string lowered_csv_of(const Schedule& schedule) {
+  std::ostringstream text;
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const std::vector<Action>& list = schedule.actions(rank);
+    const auto crosses = [&](int stage, bool up) {
+      const auto& stages = schedule.placement.stages;
+      const int other = up ? stages[stage].next : stages[stage].previous;
+      return other >= 0 && stages[other].rank != rank;
+    };
+    const auto message = [&](const Action& a, bool sends) {
+      if (a.op == Op::backward_weight || !crosses(a.stage, (a.op == Op::forward) == sends)) return;
+      text << a.stage << (sends ? "SEND_" : "RECV_") << (a.op == Op::forward ? "F" : "B") << a.micro_batch << ",";
+    };
+    text << list.front().stage << "UNSHARD,";
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const std::size_t end = list[i].fused_with_next ? i + 2 : i + 1;
+      for (std::size_t k = i; k < end; ++k) message(list[k], false);
+      if (end == i + 2)
+        text << to_string(list[i]) << ";" << to_string(list[i + 1]) << "OVERLAP_F_B,";
+      else
+        text << to_string(list[i]) << ",";
+      for (std::size_t k = i; k < end; ++k) message(list[k], true);
+      i = end - 1;
+    }
+    text << list.front().stage << "REDUCE_GRAD," << list.front().stage << "RESHARD\n";
+  }
+  return text.str();
+}
+
+TEST(ScheduleCsv, ReadsLoweredSchedulesAndChecksTheirMessages) {
+  for (const std::string& name : schedule_names()) {
+    for (const int p : {2, 4}) {
+      const Schedule schedule = make_schedule({.name = name, .ranks = p, .micro_batches = 8});
+      const std::string lowered = lowered_csv_of(schedule);
+      EXPECT_NE(lowered.find("SEND_F"), std::string::npos) << name;
+      EXPECT_EQ(parse_schedule_csv(lowered, name).lists, schedule.lists) << name;
+      // Without one of them, with one twice.
+      const std::size_t at = lowered.find("RECV_B"), begin = lowered.rfind(',', at) + 1,
+                        end = lowered.find(',', at) + 1;
+      const std::string cell = lowered.substr(begin, end - begin);
+      std::string without = lowered, twice = lowered;
+      without.erase(begin, cell.size());
+      twice.insert(begin, cell);
+      EXPECT_NE(refusal(without).find("lacks " + cell.substr(0, cell.size() - 1)), std::string::npos)
+          << refusal(without);
+      EXPECT_NE(refusal(twice).find("is there twice"), std::string::npos) << refusal(twice);
+    }
+  }
+  EXPECT_NE(
+      refusal("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0").find("row 1, cell 1: `0SEND_F0` stands before"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal("0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0").find("row 1, cell 4: `0RECV_B0` stands behind"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0,1SEND_F0").find("no action of this row needs"),
+      std::string::npos);
+  EXPECT_NE(refusal("0F0,0SEND_X0,0B0").find("is no action"), std::string::npos);
+}
+
 TEST(ScheduleCsv, ToleratesWhatEditorsLeaveBehind) {
   const Schedule plain = parse_schedule_csv("0F0,0B0\n1F0,1B0\n", "f.csv");
   for (const char* text : {"0F0,,0B0,\n,1F0,1B0", "0F0, 0B0\r\n 1F0,\t1B0\r\n",
@@ -103,6 +165,7 @@ TEST(ScheduleCsv, RefusesNonsenseByRowAndCell) {
       {"0F0,0B0\n0F1,0B1\n", "row 2, cell 1: `0F1` is of a stage that row 1 computes already"},
       {"0F0,0B0\n2F0,2B0\n", "row 2, cell 1: `2F0` names stage 2, but stage 1 is nowhere"},
       {"0F0,0B0,2147483647F0\n", "names stage 2147483647, but the file has only 3 actions"},
+      {"0F0,0B0,0F2147483647\n", "names micro-batch 2147483647, but the file has only 3 actions"},
       {"0F0,0B0,0F2147483646\n", "names micro-batch 2147483646, but the file has only 3 actions"},
       {"0F0,(0F1;0F2)OVERLAP_F_B\n", "row 1, cell 2: `(0F1;0F2)OVERLAP_F_B` is no fused pair"},
       {"0F0,(0F1)OVERLAP_F_B\n", "is no fused pair"},

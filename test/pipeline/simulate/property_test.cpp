@@ -47,6 +47,41 @@ class RandomCase {
   std::mt19937& generator_;
 };
 
+// Each action of it starts when the one before has ended, or a hop later on another rank; the first at the beginning,
+// the last ends with the step. (Where messages queue up for bandwidth they may come later.)
+void expect_chain(const Schedule& schedule, const StageCosts& costs, const Simulation& simulation,
+                  const std::string& what) {
+  const std::vector<ActionPosition>& path = simulation.critical_path;
+  ASSERT_FALSE(path.empty()) << what;
+  const auto interval = [&](const ActionPosition& at) { return simulation.intervals[at.rank][at.position]; };
+  EXPECT_EQ(interval(path.front()).start, 0) << what;
+  EXPECT_EQ(interval(path.back()).end, simulation.makespan) << what;
+  for (std::size_t i = 1; i < path.size(); ++i) {
+    const Action& before = schedule.actions(path[i - 1].rank)[path[i - 1].position];
+    const bool same_rank = path[i].rank == path[i - 1].rank;
+    const double hop = same_rank ? 0 : costs.hop_after(before.op, before.stage, schedule.placement).total();
+    ASSERT_NEAR(interval(path[i]).start, interval(path[i - 1]).end + hop, 1e-9 * simulation.makespan)
+        << what << ": from " << to_string(before) << " to "
+        << to_string(schedule.actions(path[i].rank)[path[i].position]);
+  }
+}
+
+TEST(SimulateProperties, TheCriticalPathIsAChainWithoutGaps) {
+  std::mt19937 generator(11);
+  int checked = 0, pairs = 0;
+  while (checked < 300) {
+    RandomCase random(generator);
+    random.costs.bandwidth.clear();
+    if (violation(random.request)) continue;
+    const Schedule schedule = make_schedule(random.request);
+    const Simulation simulation = simulate(schedule, random.costs, {.critical_path = true});
+    expect_chain(schedule, stage_costs(random.costs, schedule.placement), simulation, random.describe());
+    ++checked;
+    pairs += !random.costs.fused.empty() && random.request.name.starts_with("dualpipe") ? 1 : 0;
+  }
+  EXPECT_GT(pairs, 2);
+}
+
 void expect_consistent(const Schedule& schedule, const Costs& costs, const Simulation& simulation) {
   const double tolerance = 1e-9 * simulation.makespan;
   EXPECT_GE(simulation.makespan, simulation.lower_bound);

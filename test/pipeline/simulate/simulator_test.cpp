@@ -48,7 +48,28 @@ TEST(Simulate, TheBoundOfAVCountsNoHopWithinARank) {
     const Simulation simulation = simulate(schedule, Costs{.latency = {0.5}});
     EXPECT_DOUBLE_EQ(simulation.makespan, 4 * p - 1) << p;
     EXPECT_LE(simulation.lower_bound, simulation.makespan) << p;
+    // One micro-batch: the way through all 2p stages, each of half a unit, and back, and the W of the first.
+    EXPECT_DOUBLE_EQ(simulate(schedule, Costs{}).lower_bound, 2 * p + 0.5) << p;
   }
+}
+
+TEST(Simulate, TheBoundOfForwardsAloneIsTheirWork) {
+  Schedule schedule = make_schedule({.name = "gpipe", .ranks = 2, .micro_batches = 3});
+  for (std::vector<Action>& list : schedule.lists) list.resize(3);
+  const Simulation simulation = simulate(schedule, Costs{.forward = {2}});
+  EXPECT_DOUBLE_EQ(simulation.makespan, 8);
+  EXPECT_DOUBLE_EQ(simulation.lower_bound, 6);
+}
+
+TEST(Simulate, TheSpanBubbleIsThatOfTheBusiestRank) {
+  const Schedule schedule = make_schedule({.name = "1f1b", .ranks = 2, .micro_batches = 4});
+  const Simulation simulation = simulate(schedule, Costs{.forward = {1, 3}, .input = {1}, .weight = {1}});
+  // Rank 1 works for 4 * 5 ms without a pause.
+  EXPECT_DOUBLE_EQ(simulation.ideal, 20);
+  double span = 0;
+  for (std::size_t r = 0; r < 2; ++r) span = std::max(span, simulation.last_end[r] - simulation.first_start[r]);
+  EXPECT_GT(span, 20);
+  EXPECT_DOUBLE_EQ(simulation.bubble_span, 1 - 20 / span);
 }
 
 TEST(Simulate, InputsArriveOneHopLaterAndSendsCostNothing) {
@@ -134,6 +155,9 @@ TEST(Simulate, SendsSlowTheActionsThatRunMeanwhile) {
   costs.message_bytes = 50e6;  // longer than F: all of it at half speed
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).intervals[0][1].end - 1, 2.0);
   EXPECT_LE(slowed.lower_bound, slowed.makespan);
+  costs.message_bytes = 0.5e6;
+  costs.latency = {100};  // of the way, which takes nothing of the sender
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).intervals[0][1].end - 1, 1.25);
   costs.send_slowdown = 0;
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).intervals[0][1].end, 2.0);
 }

@@ -106,6 +106,18 @@ TEST(Validate, RefusesMessagesOutOfOrder) {
   expect_refused("0F0,0F1,0B1,0B0\n1F0,1F1,1B0,1B1\n", "rank 0 runs 0B1 when the next gradient from rank 1");
 }
 
+TEST(Validate, SaysForWhichSlotsARankWaits) {
+  const Schedule schedule = make_schedule({.name = "1f1b", .ranks = 2, .micro_batches = 2});
+  std::vector<ChannelSlots> slots = validate(schedule).channels;
+  EXPECT_FALSE(blocking_cycle(schedule, slots));
+  for (ChannelSlots& channel : slots) channel.receive = 0;
+  EXPECT_EQ(
+      blocking_cycle(schedule, slots),
+      "schedule 1f1b cannot run, ranks wait for each other in a circle: rank 0 at 0F0 waits for rank 1 to take one "
+      "of the 0 activations that fill all slots, rank 1 at 1F0 waits for the activation from rank 0, which is "
+      "where it began");
+}
+
 TEST(Validate, SaysWhichRanksBlockEachOther) {
   // Each rank starts with what the other one can only deliver afterwards.
   const std::string answer = refusal(csv("0F0,0B0,2F0,2B0\n1F0,1B0,3F0,3B0\n"));

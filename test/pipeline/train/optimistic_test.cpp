@@ -107,6 +107,38 @@ Plan plan_for(const std::string& schedule, int p, int m, HeadForm head) {
   return make_plan(request);
 }
 
+// Each input that a forward ahead takes is the output of another one; the first action that stays behind adds to a
+// gradient, or lacks its input.
+TEST(ActionsAhead, TakeWhatRunsAheadAndAllOfIt) {
+  for (const std::string& schedule : schedule_names()) {
+    if (schedule == "dualpipe") continue;
+    const Plan plan = plan_for(schedule, 4, 8, HeadForm::stored);
+    const std::vector<std::size_t> ahead = actions_ahead(plan);
+    const Schedule& lists = plan.request.schedule;
+    const auto has_input = [&](const Action& action) {
+      const int previous = lists.placement.stages[static_cast<std::size_t>(action.stage)].previous;
+      if (previous < 0) return true;
+      const int source = lists.placement.stages[static_cast<std::size_t>(previous)].rank;
+      const std::vector<Action>& list = lists.actions(source);
+      const auto end = list.begin() + static_cast<std::ptrdiff_t>(ahead[static_cast<std::size_t>(source)]);
+      return std::any_of(list.begin(), end, [&](const Action& one) {
+        return one.op == Op::forward && one.stage == previous && one.micro_batch == action.micro_batch;
+      });
+    };
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::vector<Action>& list = lists.actions(rank);
+      const std::size_t count = ahead[static_cast<std::size_t>(rank)];
+      for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(list[i].op, Op::forward) << schedule;
+        EXPECT_TRUE(has_input(list[i])) << schedule << ", rank " << rank << ": " << to_string(list[i]);
+      }
+      ASSERT_LT(count, list.size());
+      EXPECT_TRUE(list[count].op != Op::forward || !has_input(list[count]))
+          << schedule << ", rank " << rank << ": " << to_string(list[count]) << " stays behind";
+    }
+  }
+}
+
 TEST(ActionsAhead, AreTheForwardsBeforeTheFirstGradientWhoseInputsRunAheadToo) {
   using Counts = std::vector<std::size_t>;
   // Rank r of 1F1B runs p - r forwards before its first backward; a streamed head adds to its gradient in F.

@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "kernels/local_communicator.h"
+#include "model/file_checksum.h"
+#include "model/optimizer.h"
 #include "pipeline/train/file_agreement.h"
 #include "test/model/temporary_folder.h"
 #include "test/pipeline/train/training_runs.h"
@@ -84,8 +86,9 @@ TEST(FileChecksum, IsTheSameForAnyNumberOfReadersAndSeesEveryByte) {
   const auto size = static_cast<std::int64_t>(bytes.size());
   const std::string one = checksum(1, size);
   EXPECT_EQ(one.size(), 16U);
+  EXPECT_EQ(one, combined_hash(block_hashes(folder.file("file"), 0, 1)));
   for (const int ranks : {2, 3, 8}) EXPECT_EQ(checksum(ranks, size), one);
-  EXPECT_EQ(checksum(2, size + 1), "") << "another size";
+  for (const std::int64_t other : {size - 1, size + 1}) EXPECT_EQ(checksum(2, other), "") << "another size";
   for (const std::size_t at : {std::size_t{0}, std::size_t{3} << 20, bytes.size() - 1}) {
     std::vector<char> changed = bytes;
     changed[at] = static_cast<char>(changed[at] ^ 1);

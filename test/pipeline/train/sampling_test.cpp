@@ -50,6 +50,30 @@ TEST(Sampling, TopPKeepsTheFewestThatReachIt) {
   EXPECT_EQ(drawn({.top_k = 2, .top_p = 0.5}), std::set<std::int32_t>{1}) << "of the two kept, the first has 4/7";
 }
 
+TEST(Sampling, TheFirstThatReachesExactlyPSuffices) {
+  const std::vector<float> equal = {0, 0};
+  EXPECT_EQ(sample_token(equal, {.top_p = 0.5}, 0.9), 0);
+  EXPECT_EQ(sample_token(equal, {.top_p = 0.75}, 0.9), 1);
+}
+
+// Tolerances: five standard deviations.
+TEST(Sampling, UniformNumbersAreUniformOverTokensAndSeeds) {
+  constexpr int kCount = 10000;
+  std::set<double> seen;
+  double of_tokens = 0, of_seeds = 0;
+  for (int k = 0; k < kCount; ++k) {
+    const double x = uniform_number(3, k);
+    EXPECT_GE(x, 0);
+    EXPECT_LT(x, 1);
+    seen.insert(x);
+    of_tokens += x;
+    of_seeds += uniform_number(static_cast<std::uint64_t>(k), 0);
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kCount));
+  EXPECT_NEAR(of_tokens / kCount, 0.5, 0.015);
+  EXPECT_NEAR(of_seeds / kCount, 0.5, 0.015);
+}
+
 TEST(Sampling, WhatIsNotCutChangesNothing) {
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(sample_token(kLogits, {}, i / 100.0), sample_token(kLogits, {.top_k = 4, .top_p = 1}, i / 100.0));

@@ -2,10 +2,14 @@
 #include "pipeline/train/state_file.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "pipeline/train/signals.h"
 
 namespace train_gpt {
 namespace {
@@ -42,6 +46,47 @@ TEST_F(StateFiles, RanksOfAnEarlierLargerRunAreGone) {
   ASSERT_EQ(states.size(), 2U);
   EXPECT_EQ(states[1].ranks, 2);
   EXPECT_TRUE(std::filesystem::exists(directory_ + "/state.txt"));
+}
+
+TEST_F(StateFiles, OtherNamesAreNotTakenForRanks) {
+  StateFile mine(directory_, 0, 1);
+  for (const char* name : {"state.99999999999999999999", "state.", "state.1x", "state.12345678901"}) {
+    std::ofstream(directory_ + "/" + name) << "not a state";
+  }
+  EXPECT_EQ(read_states(directory_).size(), 1U);
+}
+
+TEST(IsGone, IsAProcessOfThisHostThatIsNoMore) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  RankState state;
+  state.host = host_name();
+  state.process = getpid();
+  state.beat = monotonic_seconds();
+  EXPECT_FALSE(is_gone(state));
+  state.process = child;
+  EXPECT_TRUE(is_gone(state));
+  state.host = "elsewhere";
+  EXPECT_FALSE(is_gone(state)) << "nothing can be known of it here";
+  state.host = host_name();
+  state.finished = true;
+  EXPECT_FALSE(is_gone(state));
+  state.finished = false;
+  state.failure = "its disk is full";
+  EXPECT_FALSE(is_gone(state));
+  state.failure.clear();
+  state.process = getpid();
+  state.beat = monotonic_seconds() + 1000;  // of a clock that ran before the host was started again
+  EXPECT_TRUE(is_gone(state));
+}
+
+TEST(Signals, AreKnownByTheirNames) {
+  EXPECT_STREQ(signal_name(SIGTERM), "SIGTERM");
+  EXPECT_STREQ(signal_name(SIGINT), "SIGINT");
+  EXPECT_STREQ(signal_name(SIGUSR1), "SIGUSR1");
+  EXPECT_STREQ(signal_name(SIGUSR2), "SIGUSR2");
+  EXPECT_STREQ(signal_name(SIGHUP), "SIGHUP");
 }
 
 TEST_F(StateFiles, AFolderThatIsMissingIsNamed) {

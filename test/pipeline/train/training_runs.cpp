@@ -66,11 +66,13 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
   const Plan plan = make_plan(request);
-  const OptimizerSettings optimizer{
-      .learning_rate = {.shape = LearningRateShape::cosine, .peak = 1e-2, .steps = run.steps, .warmup_steps = 1},
-      .adamw = {.weight_decay = 0.1F},
-      .muon = {.weight_decay = 0.1F},
-      .grad_clip = run.grad_clip};
+  const OptimizerSettings optimizer{.learning_rate = {.shape = LearningRateShape::cosine,
+                                                      .peak = run.peak_learning_rate,
+                                                      .steps = run.steps,
+                                                      .warmup_steps = 1},
+                                    .adamw = {.weight_decay = 0.1F},
+                                    .muon = {.weight_decay = 0.1F},
+                                    .grad_clip = run.grad_clip};
 
   Groups groups = make_groups(world, make_layout(world.size(), run.replicas), plan);
   Trainer trainer(device, groups, plan, optimizer);

@@ -33,6 +33,7 @@ struct Run {
   int steps = 3;
   int validate_every = 0;  // 0: never
   double grad_clip = 0.5;
+  double peak_learning_rate = 1e-2;
   OptimizerKind optimizer = OptimizerKind::adamw;
   bool caches = false;           // generation keeps keys and values
   bool optimistic = false;       // --optimizer-step optimistic

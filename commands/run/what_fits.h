@@ -1,0 +1,15 @@
+// What a run whose plan is refused for want of memory could do instead.
+#pragma once
+
+#include <string>
+
+#include "pipeline/planner/choose.h"
+
+namespace train_gpt {
+
+// Looks for a change that makes the plan fit the request's memory limit: recomputation, another schedule, both, then
+// with smaller micro-batches, then with more ranks. Text to follow a refusal: ". These fit: --recompute auto (1.1
+// GiB)", or that nothing was found.
+std::string what_fits(const ChoiceRequest& refused);
+
+}  // namespace train_gpt

@@ -1,0 +1,43 @@
+// The rows of `train_gpt whatif`: changes, what a step would take with them, and how to try them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/run/record_header.h"
+#include "pipeline/measure/records_file.h"
+#include "pipeline/measure/what_if.h"
+
+namespace train_gpt {
+
+struct WhatIfRow {
+  std::string what;
+  double ms = 0;        // of a step's actions
+  std::string command;  // that tries it; empty: only the replay can
+  // What the timed device is to run, and what the simulator says of just that.
+  struct Replay {
+    Schedule schedule;
+    std::vector<int> partition;
+    ActionDurations durations;
+    StageCosts links;
+    double predicted_ms = 0;
+  };
+  Replay replay;
+};
+
+// Of the slowest pipeline of the job, so many of its steps at most; the first ones, in which things are set up, are
+// left out where there are others. Throws std::invalid_argument where the records are not of the header's run.
+RecordedSteps recorded_steps(const Records& records, const RecordHeader& header, std::size_t most);
+
+// Rows with the same lists: ranks, the last stage, links, jitter.
+std::vector<WhatIfRow> rows_of_same_lists(const WhatIf& what_if, const RecordHeader& header);
+
+// Rows with other lists: schedules, cut, micro-batches, ranks, and the memory limit if that is not 0. What cannot be
+// planned is left out, and `notes` says why.
+std::vector<WhatIfRow> rows_of_other_plans(const WhatIf& what_if, const RecordHeader& header, std::int64_t memory_limit,
+                                           std::vector<std::string>& notes);
+
+}  // namespace train_gpt

@@ -1,0 +1,30 @@
+// A file mapped into memory for reading. Where it is cut off meanwhile - a copy that starts again, a sync tool - the
+// system ends a program that reads behind the new end; here such bytes read as zeros, and cut_off() says so.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace train_gpt {
+
+struct MappedPlace;
+
+class MappedBytes {
+ public:
+  MappedBytes() = default;
+  // The first `size` bytes of an open file, which may be closed afterwards. Throws std::system_error.
+  MappedBytes(int descriptor, std::size_t size);
+  ~MappedBytes();
+  MappedBytes(MappedBytes&& other) noexcept;
+  MappedBytes& operator=(MappedBytes&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  // Ask when you have read: what came before may be zeros instead.
+  bool cut_off() const;
+
+ private:
+  std::span<const std::byte> bytes_;
+  MappedPlace* place_ = nullptr;  // where the handler of the signal finds it
+};
+
+}  // namespace train_gpt

@@ -1,0 +1,65 @@
+// Limits that are met exactly, and by how much they are not.
+#include "commands/run/setup.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include "pipeline/schedule/catalog.h"
+#include "test/commands/program.h"
+#include "test/refused.h"
+
+namespace train_gpt::test {
+namespace {
+
+Plan two_ranks() {
+  PlanRequest request;
+  request.model = {.layers = 3, .heads = 2, .hidden = 8, .vocab = 257, .max_seq_len = 16};
+  request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 2};
+  request.schedule = make_schedule({.name = "1f1b", .ranks = 2, .micro_batches = 2});
+  request.partition = uniform_partition(request.model, 2);
+  return make_plan(request);
+}
+
+TEST(HostMemory, IsThatOfAllItsRanksTogether) {
+  const Plan plan = two_ranks();
+  const std::int64_t together = plan.ranks[0].total_bytes() + plan.ranks[1].total_bytes();
+  EXPECT_NO_THROW(check_host_memory(plan, {0, 1}, together));
+  EXPECT_REFUSED(check_host_memory(plan, {0, 1}, together - 1), "the 2 ranks of one host need");
+  // Replicas take the plans of the pipeline's ranks again.
+  EXPECT_NO_THROW(check_host_memory(plan, {1, 3}, 2 * plan.ranks[1].total_bytes()));
+  EXPECT_NO_THROW(check_host_memory(plan, {0, 1}, 0)) << "not known";
+}
+
+TEST(HostMemory, ALimitMayBeMetExactly) {
+  const Plan plan = two_ranks();
+  const bool first = plan.ranks[0].total_bytes() > plan.ranks[1].total_bytes();
+  const std::int64_t most = plan.ranks[first ? 0 : 1].total_bytes();
+  ChoiceRequest request;
+  request.base = plan.request;
+  request.ranks = 2;
+  request.costs = estimated_cost_model(plan.request.model, plan.request.batch.seq_len, 2);
+  request.schedule = plan.request.schedule;
+  EXPECT_NO_THROW(check_memory_limit(plan, request, most));
+  EXPECT_REFUSED(check_memory_limit(plan, request, most - 1), first ? "rank 0 needs " : "rank 1 needs ",
+                 std::to_string(most));
+}
+
+// Without --threads and OMP_NUM_THREADS.
+TEST(Resources, RanksOfAHostShareItsCores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  const int cores = CPU_COUNT(&set);
+  const int each = std::max(1, cores / 2);
+  const Folder folder;
+  const ProgramRun run = run_program(
+      2, "profile --layers 2 --heads 1 --hidden 8 --vocab 300 --seq-len 8 --max-seq-len 8 --micro-batch-size 1",
+      {.environment = "-u OMP_NUM_THREADS"});
+  EXPECT_EQ(run.status, 0) << run.output;
+  EXPECT_NE(run.output.find("2 ranks on this host x " + std::to_string(each) + (each == 1 ? " thread" : " threads")),
+            std::string::npos)
+      << run.output;
+}
+
+}  // namespace
+}  // namespace train_gpt::test

@@ -1,0 +1,14 @@
+// What the communicator over MPI promises beyond what training runs show.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/communicator.h"
+
+namespace train_gpt::test {
+
+// Collective over a world of MPI with three ranks or more; what is wrong, seen from this rank.
+std::vector<std::string> wrong_with_messages(Communicator& world);
+
+}  // namespace train_gpt::test
