@@ -38,8 +38,7 @@ void open_tokenizer(const Options& options, RunInputs& inputs) {
   if (inputs.train_data) inputs.tokenizer = tokenizer_of_tokens(options.data.train_data, "--train-data");
   if (!inputs.tokenizer && inputs.val_data) inputs.tokenizer = tokenizer_of_tokens(options.data.val_data, "--val-data");
   if (!inputs.tokenizer && (!options.model.init_file.empty() || is_byte_level(inputs.model.vocab))) {
-    const std::string init = options.model.init_file.empty() ? "" : init_model_file(options);
-    inputs.tokenizer = tokenizer_of_model(init, inputs.model);
+    inputs.tokenizer = tokenizer_of_model(options.model.init_file, inputs.model);
   }
   if (options.data.multiple_choice.empty()) return;
   if (!inputs.tokenizer) {
@@ -93,8 +92,7 @@ std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
     if (!*data) continue;
     for (const TokenFile& shard : (*data)->shards()) seen.push_back(seen_file(shard.path()));
   }
-  std::vector<std::string> paths;
-  if (!options.model.init_file.empty()) paths = model_files(init_model_file(options));
+  std::vector<std::string> paths = model_files(options.model.init_file);
   paths.insert(paths.end(), {options.pipeline.schedule_file, options.pipeline.profile});
   for (const std::string& path : paths) {
     if (!path.empty()) seen.push_back(seen_file(path));

@@ -31,8 +31,9 @@ struct RunInputs {
   std::vector<std::string> notices;    // for people
 };
 
-// Opens and checks everything that `options` name, --resume included. `options.run.output` is a folder that is there;
-// `folder`, where the run owns it, else null. Collective; throws as Session::together.
+// Opens and checks everything that `options` name, --resume included. `options.run.output` is a folder that is there,
+// `options.model.init_file` what agreed_init_file() found (setup.h); `folder`, where the run owns it, else null.
+// Collective; throws as Session::together.
 RunInputs open_inputs(Session& session, const Options& options, RunFolder* folder);
 
 // Whether what the run will write has room in its folder (disk_space.h); notices go to the inputs'. Collective.

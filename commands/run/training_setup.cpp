@@ -95,7 +95,7 @@ void TrainingRun::fill_parameters() {
     } else if (options.model.init_file.empty()) {
       trainer->initialise(options.data.seed);
     } else {
-      trainer->load(ModelFile(init_model_file(options)));
+      trainer->load(ModelFile(options.model.init_file));
     }
   });
   const std::string source = inputs.resumed.folder.empty() ? options.model.init_file : inputs.resumed.folder;
