@@ -35,7 +35,10 @@ constexpr const char* kBody = R"(
 0. Left and right arrow keys step, too.</p>
 <script>
 'use strict';
-const d = SCHEDULE, NS = 'http://www.w3.org/2000/svg', left = 64, row = 24, width = 1100;
+)";
+
+// The schedule stands between the two.
+constexpr const char* kScript = R"(, NS = 'http://www.w3.org/2000/svg', left = 64, row = 24, width = 1100;
 const scale = width / d.makespan, x = t => left + t * scale;
 const make = (name, attributes, parent, text) => {
   const e = document.createElementNS(NS, name);
@@ -177,12 +180,9 @@ std::string data_of(const Schedule& schedule, const Simulation& simulation, doub
 std::string schedule_page(const Schedule& schedule, const Simulation& simulation, double weight_memory) {
   const std::string title = escaped_markup(schedule.name) + ", p = " + std::to_string(schedule.ranks) +
                             ", m = " + std::to_string(schedule.micro_batches);
-  const std::string placeholder = "SCHEDULE";
-  std::string body = kBody;
-  body.replace(body.find(placeholder), placeholder.size(), data_of(schedule, simulation, weight_memory));
   return std::string(kHead) + "<title>" + title + "</title></head><body>\n<h1 style=\"font-size:1.2em\">" + title +
          ": " + number(simulation.makespan) + " ms, bubble " + number(std::round(1e4 * simulation.bubble) / 100) +
-         "%</h1>" + body;
+         "%</h1>" + kBody + "const d = " + data_of(schedule, simulation, weight_memory) + kScript;
 }
 
 }  // namespace train_gpt

@@ -188,22 +188,16 @@ double WhatIf::makespan_if(const Changed& changed) const {
   SimulateOptions options;
   options.intervals = options.channels = options.bound_and_memory = false;
   for (std::size_t step = 0; step < took_.size(); ++step) {
-    ActionDurations durations;
-    for (int rank = 0; rank < recorded_.schedule.ranks; ++rank) {
-      std::vector<double>& list = durations.emplace_back();
-      for (std::size_t i = 0; i < took_[step][rank].size(); ++i) {
-        const Passes& took = took_[step][rank][i];
-        list.push_back(sum(changed.action ? changed.action(step, rank, i, took) : took));
-      }
-    }
+    const ActionDurations durations = durations_of(step, changed);
     options.durations = &durations;
     total += simulate(recorded_.schedule, changed.links, options).makespan;
   }
   return total / static_cast<double>(took_.size());
 }
 
-ActionDurations WhatIf::durations_if(const Changed& changed) const {
-  const std::size_t step = took_.size() / 2;
+ActionDurations WhatIf::durations_if(const Changed& changed) const { return durations_of(took_.size() / 2, changed); }
+
+ActionDurations WhatIf::durations_of(std::size_t step, const Changed& changed) const {
   ActionDurations durations;
   for (int rank = 0; rank < recorded_.schedule.ranks; ++rank) {
     std::vector<double>& list = durations.emplace_back();

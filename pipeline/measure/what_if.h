@@ -72,6 +72,7 @@ class WhatIf {
 
  private:
   void take_durations();
+  ActionDurations durations_of(std::size_t step, const Changed& changed) const;
   void measure_links();
   Passes factors_to_peers(int rank) const;
   Passes planned_of(const Action& action) const;

@@ -31,6 +31,12 @@ struct RankWork {
 double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
                    const std::vector<RankWork>& more = {});
 
+// What the ranks' busy times, starts and ends come to: makespan, span, ideal, bubbles.
+void add_up(Simulation& result);
+
+// Simulation::lower_bound, which rounding must not leave above the makespan.
+void set_bound(Simulation& result, double bound);
+
 // Walks back from the action that ends last: to the one before it on its rank if that ended when it started, else to
 // the one whose message it awaited.
 std::vector<ActionPosition> critical_path(const Schedule& schedule, const StageCosts& costs,

@@ -213,25 +213,15 @@ void repeat(Simulation& it, const Schedule& schedule, const StageCosts& costs, c
             int micro_batches) {
   const double more = times * repetition.delay;
   std::vector<RankWork> work = repetition.work;
-  double busy = 0.0, last = 0.0, first = it.first_start[0];
   it.ideal = it.span = 0.0;
   for (std::size_t rank = 0; rank < it.busy.size(); ++rank) {
     work[rank].busy *= times;
     work[rank].critical *= times;
-    busy += it.busy[rank] += times * work[rank].slowed;
+    it.busy[rank] += times * work[rank].slowed;
     it.last_end[rank] += more;
-    it.ideal = std::max(it.ideal, it.busy[rank]);
-    it.span = std::max(it.span, it.last_end[rank] - it.first_start[rank]);
-    first = std::min(first, it.first_start[rank]);
-    last = std::max(last, it.last_end[rank]);
   }
-  it.makespan = last - first;
-  const double available = static_cast<double>(it.busy.size()) * it.makespan;
-  if (available > 0.0) it.bubble = std::max(0.0, 1.0 - busy / available);
-  if (it.span > 0.0) it.bubble_span = std::max(0.0, 1.0 - it.ideal / it.span);
-  it.lower_bound = lower_bound(schedule, costs, DurationTable(schedule, costs, nullptr), work);
-  // As in simulate(): where the two meet, they may differ in the last digits.
-  if (it.lower_bound < it.makespan * (1.0 + 1e-9)) it.lower_bound = std::min(it.lower_bound, it.makespan);
+  add_up(it);
+  set_bound(it, lower_bound(schedule, costs, DurationTable(schedule, costs, nullptr), work));
   // Every micro-batch sends the same.
   it.messages = it.messages / schedule.micro_batches * micro_batches;
   it.bytes = it.bytes / schedule.micro_batches * micro_batches;

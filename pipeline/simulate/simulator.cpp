@@ -202,7 +202,9 @@ void check_positions(const Schedule& schedule) {
   }
 }
 
-void measure(Simulation& result) {
+}  // namespace
+
+void add_up(Simulation& result) {
   double first = result.first_start[0];
   double last = 0.0;
   double total_busy = 0.0;
@@ -220,7 +222,10 @@ void measure(Simulation& result) {
   if (result.span > 0.0) result.bubble_span = std::max(0.0, 1.0 - result.ideal / result.span);
 }
 
-}  // namespace
+void set_bound(Simulation& result, double bound) {
+  // The two are sums in different orders: where they meet, they may differ in the last digits.
+  result.lower_bound = bound < result.makespan * (1.0 + kRounding) ? std::min(bound, result.makespan) : bound;
+}
 
 Simulation simulate(const Schedule& schedule, const Costs& costs, const SimulateOptions& options) {
   return simulate(schedule, stage_costs(costs, schedule.placement), options);
@@ -231,13 +236,9 @@ Simulation simulate(const Schedule& schedule, const StageCosts& costs, const Sim
   const DurationTable durations(schedule, costs, options.durations);
   const bool need_intervals = options.intervals || options.channels || options.critical_path;
   Simulation result = Run(schedule, costs, durations, need_intervals)();
-  measure(result);
+  add_up(result);
   if (options.bound_and_memory) {
-    result.lower_bound = lower_bound(schedule, costs, durations);
-    // The two are sums in different orders: where they meet, they may differ in the last digits.
-    if (result.lower_bound < result.makespan * (1.0 + kRounding)) {
-      result.lower_bound = std::min(result.lower_bound, result.makespan);
-    }
+    set_bound(result, lower_bound(schedule, costs, durations));
     for (const LivePeaks& peaks : live_peaks(schedule, durations, options.weight_memory)) {
       result.peak_live.push_back(peaks.activations);
       result.peak_pending_weight.push_back(peaks.pending_weight);

@@ -105,6 +105,12 @@ void write_file(const std::string& path, const void* data, std::size_t bytes) {
   file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
 }
 
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

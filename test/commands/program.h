@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class Folder {
 
 void write_file(const std::string& path, const void* data, std::size_t bytes);
 std::string read_file(const std::string& path);
+std::set<std::string> names_in(const std::string& folder);
 
 // The program under mpirun as a process that goes on beside the test; ended with it.
 class StartedProgram {
