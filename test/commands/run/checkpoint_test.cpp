@@ -97,8 +97,8 @@ TEST_F(Checkpoints, WrittenBesideTrainingTheyAreThoseOfARunThatWaits) {
   for (const Json& rank : plan.at("ranks")) {
     const Json& memory = rank.at("memory");
     const std::int64_t state = memory.at("parameters").get<std::int64_t>() +
-                               memory.at("AdamW first moment").get<std::int64_t>() +
-                               memory.at("AdamW second moment").get<std::int64_t>();
+                               memory.at("first moment").get<std::int64_t>() +
+                               memory.at("second moment").get<std::int64_t>();
     EXPECT_EQ(rank.at("copy_bytes"), state);
     most = std::max(most, rank.at("bytes").get<std::int64_t>() + state);
   }
