@@ -32,6 +32,7 @@ const char* line_name(MemoryUse use) {
                                                                   "parameters, bf16 copy",
                                                                   "parameters, spare",
                                                                   "gradients",
+                                                                  "gradients, own part",
                                                                   "gradients, pending sums",
                                                                   "first moment",
                                                                   "second moment",
@@ -75,14 +76,18 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     line(MemoryUse::messages, ring_bytes(plan));
     return;
   }
-  line(MemoryUse::parameters, plan.layout.elements * kFloat);
-  if (request.precision == Precision::bf16) {
-    line(MemoryUse::low_parameters, plan.layout.elements * element_size(request.precision));
+  const bool gathers = plan.parameter_windows.has_value();
+  line(MemoryUse::parameters, (gathers ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
+  if (gathers || request.precision == Precision::bf16) {
+    line(MemoryUse::low_parameters, plan.working_layout().elements * element_size(request.precision));
+    if (gathers) plan.memory.back().name = "parameters, gathered";
   }
   if (request.training) {
     if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
-    line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
-    line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
+    const std::int64_t gradients = plan.gradient_layout().gradient_elements * kFloat;
+    line(MemoryUse::gradients, gradients);
+    if (plan.gradient_windows) line(MemoryUse::gradient_shards, gradient_shard_elements(plan.sections) * kFloat);
+    line(MemoryUse::group_gradients, request.pending_sums() * gradients);
     const bool zero = request.zero > 0;
     line(MemoryUse::first_moment, (zero ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
     line(MemoryUse::second_moment,

@@ -97,7 +97,7 @@ class Trainer {
   const ArenaLayout* written_parameters() const;
   const ArenaLayout* written_moments() const;
   // Waits for the parameters that other replicas updated (--zero).
-  void finish_gathers() { await_gathers(memory_.plan().actions.size()); }
+  void finish_gathers();
   // Collective. The files appear under their names when they are complete and on the disk.
   void save(const std::string& path, Precision precision);
   void save_moments(const std::string& path);
@@ -183,9 +183,29 @@ class Trainer {
   void finish_reduction(std::size_t index);
   void finish_reductions();
   void issue_gathers();
-  void await_gathers(std::size_t action);
+  void before_action(ForwardUse use, std::size_t action);
+  void await_needed(std::size_t action);
+  void gather_for(const std::vector<Gathering>& list, std::size_t action);
+  void begin_gathers();
+  void begin_forwards();
+  void prepare_windows();
+  void gather_stage(int stage);
+  Ticket start_gather(int section);
+  // --zero, of this replica.
   bool shards() const { return plan_.request.zero > 0 && groups_.replicas != nullptr; }
+  const Section& section(int index) const { return memory_.plan().sections[static_cast<std::size_t>(index)]; }
   ElementRange own_piece(const Section& section) const;
+  struct OwnGradients {
+    float* values = nullptr;
+    std::int64_t elements = 0;
+  };
+  OwnGradients own_gradients(int section) const;
+  void keep_own_gradients(int section);
+  void sum_tied_gradients_here();
+  // The parameters that this rank has from step to step, where they lie in memory_.parameters().
+  bool has_parts() const { return memory_.plan().parameter_windows.has_value(); }
+  const ArenaLayout& held() const { return has_parts() ? shard_.in_shard : memory_.plan().layout; }
+  bool owns_held() const { return has_parts() ? groups_.is_first_of_mirrored() : groups_.owns_parameters(); }
   template <class Step>
   void for_each_piece(float* new_values, const Step& step);
 
@@ -206,8 +226,12 @@ class Trainer {
   };
   std::vector<Running> running_;     // parallel to lowered_
   std::size_t update_at_ = 0;        // of the update in lowered_; gathers follow it
-  std::size_t gathered_ = 0;         // those before it are complete
+  bool is_gathered_ = true;          // or under way: what the first actions of the next step need
   Shard shard_;                      // --zero: what this replica owns
+  std::vector<std::vector<std::int64_t>> low_cuts_;  // --zero 3: sections' cuts, in floats of the working parameters
+  // Gathers of a list of forwards alone: those before next_gather_ are issued.
+  std::vector<Running> forward_gathers_;
+  std::size_t next_gather_ = 0;
   const char* waits_for_ = nullptr;  // what of other ranks, beside messages; null: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
