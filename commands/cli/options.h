@@ -75,7 +75,7 @@ struct BatchOptions {
   int data_parallel = 1;              // d
   // G, of the whole step; not given: d, or 2d where a schedule has two directions
   std::optional<int> accumulation_groups;
-  int zero = 0;  // 1: optimizer state is shared out to the replicas
+  int zero = 0;  // shared out to the replicas: 1: optimizer state; 2: gradients, too; 3: parameters, too
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 

@@ -197,9 +197,10 @@ std::vector<OptionSpec> batch_options() {
            [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
           {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
            [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
-          {"zero", "0|1", "0", kTrain | kPlan,
-           "1: each of the d replicas keeps the optimizer state of its part of the parameters",
-           [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 1); }},
+          {"zero", "0|1|2|3", "0", kTrain | kPlan,
+           "each of the d replicas keeps of its part of the parameters alone 1: the optimizer state; 2: the gradients as "
+           "well; 3: the parameters, too",
+           [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 3); }},
           {"accumulation-groups", "G", nullptr, kTrain | kPlan,
            "order of sums: the step's d*m micro-batches in G groups, those in a binary tree; a power of two that d "
            "divides, "

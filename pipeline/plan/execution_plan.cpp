@@ -327,8 +327,8 @@ void check_request(const PlanRequest& request) {
   }
   check_groups(request);
   if (request.zero > 2 && request.spare_parameters) {
-    throw std::invalid_argument("--zero 3 keeps no whole copy of the parameters, which --optimizer-step optimistic needs "
-                                "twice: leave out one, or take --zero 2");
+    throw std::invalid_argument(
+        "--zero 3 keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two");
   }
 }
 

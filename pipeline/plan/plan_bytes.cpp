@@ -150,6 +150,38 @@ std::string units_cell(const RankPlan& rank) {
   return text;
 }
 
+// The ranks for which `holds`, as people say it: "rank 0", "ranks 0, 2", "every rank"; empty: none.
+template <class Holds>
+std::string ranks_text(const Plan& plan, const Holds& holds) {
+  std::string text;
+  std::size_t count = 0;
+  for (const RankPlan& rank : plan.ranks) {
+    if (!holds(rank)) continue;
+    text += (count++ == 0 ? "" : ", ") + std::to_string(rank.rank);
+  }
+  if (count == 0) return text;
+  if (count == plan.ranks.size()) return count == 1 ? "the rank" : "every rank";
+  return (count == 1 ? "rank " : "ranks ") + text;
+}
+
+// What --zero 2 and 3 do not give, and how often parameters are gathered.
+std::string zero_lines(const Plan& plan) {
+  std::string lines;
+  const auto say = [&](int zero, const std::string& ranks, const std::string& what) {
+    if (plan.request.zero >= zero && !ranks.empty()) lines += "--zero: on " + ranks + " " + what + "\n";
+  };
+  say(2, ranks_text(plan, [](const RankPlan& rank) { return !rank.gradient_windows; }),
+      "gradients stay whole from step to step: the first W of every stage comes before the last of most others, so that "
+      "nothing is gained");
+  say(3, ranks_text(plan, [](const RankPlan& rank) { return !rank.parameter_windows; }),
+      "parameters stay whole: all stages are in use at once, so that nothing is gained");
+  say(3, ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && rank.parameter_windows->per_use; }),
+      "parameters are gathered for each run of actions of their stage");
+  say(3, ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && !rank.parameter_windows->per_use; }),
+      "parameters are gathered once for each step");
+  return lines;
+}
+
 }  // namespace
 
 std::string memory_table(const Plan& plan) {
@@ -187,6 +219,7 @@ std::string memory_table(const Plan& plan) {
     table += "and " + std::to_string(plan.ranks.size() - columns) + " more ranks; the largest is rank " +
              std::to_string(largest->rank) + " with " + format_bytes(largest->total_bytes()) + "\n";
   }
+  if (plan.request.training && plan.request.computes && plan.request.batch.replicas > 1) table += zero_lines(plan);
   return table;
 }
 

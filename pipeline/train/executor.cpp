@@ -336,7 +336,8 @@ void Executor::clear_gradients() {
 
 // Likewise for each of the other groups, and for the first where other sections' gradients were in its place.
 void Executor::begin_group(const Action& action, const Group& group) {
-  if (!group.begins || (group.number == 0 && !rank_plan_.gradient_windows)) return;
+  const bool is_clear = group.number == 0 && !rank_plan_.gradient_windows;
+  if (!group.begins || is_clear) return;
   for_each_range(action, [&](const GradientRange& range) {
     if (range.set_by_first) return;
     device_.zero(memory_.gradients(group.place) + range.offset,

@@ -339,7 +339,10 @@ TEST(OptionsRefused, ContradictorySchedules) {
   EXPECT_REFUSED(parse("--schedule gpipe --group-size 4"), "--group-size", "--schedule gpipe",
                  "interleaved or interleaved-zb");
   EXPECT_REFUSED(parse("--zero 1"), "--zero 1", "--data-parallel 2");
-  EXPECT_REFUSED(parse("--zero 2 --data-parallel 2"), "--zero");
+  EXPECT_REFUSED(parse("--zero 4 --data-parallel 2"), "--zero");
+  EXPECT_REFUSED(parse("--zero 3 --data-parallel 2 --optimizer-step optimistic"), "--zero 3",
+                 "--optimizer-step optimistic", "--zero 2");
+  EXPECT_EQ(parse("--zero 3 --data-parallel 2 --optimizer muon").batch.zero, 3);
   EXPECT_REFUSED(parse("--accumulation-groups 3"), "--accumulation-groups 3", "power of two");
   EXPECT_REFUSED(parse("--data-parallel 4 --accumulation-groups 2"), "--accumulation-groups 2", "--data-parallel 4");
 }
