@@ -107,7 +107,8 @@ void check_batch(const Options& options) {
     refuse(zero + " has no meaning with --device timed, which computes nothing");
   }
   if (batch.zero > 2 && options.optimizer.optimizer_step == OptimizerStep::optimistic) {
-    refuse(zero + " keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two: leave out one, " +
+    refuse(zero +
+           " keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two: leave out one, " +
            "or take --zero 2");
   }
   const int groups = batch.accumulation_groups.value_or(batch.data_parallel);

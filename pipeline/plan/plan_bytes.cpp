@@ -28,21 +28,12 @@ std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
 
 // The names of every use but pools.
 const char* line_name(MemoryUse use) {
-  static constexpr std::array<const char*, kMemoryUses> kNames = {"parameters",
-                                                                  "parameters, bf16 copy",
-                                                                  "parameters, spare",
-                                                                  "gradients",
-                                                                  "gradients, own part",
-                                                                  "gradients, pending sums",
-                                                                  "first moment",
-                                                                  "second moment",
-                                                                  "",
-                                                                  "message buffers",
-                                                                  "keys and values",
-                                                                  "tokens and losses",
-                                                                  "scratch",
-                                                                  "kernel workspace",
-                                                                  "norms and scalars"};
+  static constexpr std::array<const char*, kMemoryUses> kNames = {
+      "parameters",      "parameters, bf16 copy", "parameters, spare",
+      "gradients",       "gradients, own part",   "gradients, pending sums",
+      "first moment",    "second moment",         "",
+      "message buffers", "keys and values",       "tokens and losses",
+      "scratch",         "kernel workspace",      "norms and scalars"};
   return kNames[static_cast<std::size_t>(use)];
 }
 
@@ -171,13 +162,16 @@ std::string zero_lines(const Plan& plan) {
     if (plan.request.zero >= zero && !ranks.empty()) lines += "--zero: on " + ranks + " " + what + "\n";
   };
   say(2, ranks_text(plan, [](const RankPlan& rank) { return !rank.gradient_windows; }),
-      "gradients stay whole from step to step: the first W of every stage comes before the last of most others, so that "
+      "gradients stay whole from step to step: the first W of every stage comes before the last of most others, so "
+      "that "
       "nothing is gained");
   say(3, ranks_text(plan, [](const RankPlan& rank) { return !rank.parameter_windows; }),
       "parameters stay whole: all stages are in use at once, so that nothing is gained");
-  say(3, ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && rank.parameter_windows->per_use; }),
+  say(3,
+      ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && rank.parameter_windows->per_use; }),
       "parameters are gathered for each run of actions of their stage");
-  say(3, ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && !rank.parameter_windows->per_use; }),
+  say(3,
+      ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && !rank.parameter_windows->per_use; }),
       "parameters are gathered once for each step");
   return lines;
 }

@@ -33,8 +33,8 @@ struct Shard {
     std::int64_t ahead = 0;  // of their places in the arena of pieces
   };
   std::vector<Piece> pieces;
-  ArenaLayout in_arena;  // of all sections
-  ArenaLayout in_shard;  // the same, at their places in the arena of pieces
+  ArenaLayout in_arena;              // of all sections
+  ArenaLayout in_shard;              // the same, at their places in the arena of pieces
   std::vector<std::int64_t> places;  // in the arena of pieces, of each section's; without parameters: that of gradients
 };
 Shard shard_of(const RankPlan& plan, int replica);

@@ -107,8 +107,8 @@ std::vector<std::size_t> until_used_again(const RankPlan& rank, const std::vecto
   std::vector<std::size_t> until(lives.size(), end_of_list);
   for (std::size_t a = 0; a < lives.size(); ++a) {
     for (std::size_t b = 0; b < lives.size(); ++b) {
-      const bool shares = offsets[a] < offsets[b] + rank.sections[b].elements &&
-                          offsets[b] < offsets[a] + rank.sections[a].elements;
+      const bool shares =
+          offsets[a] < offsets[b] + rank.sections[b].elements && offsets[b] < offsets[a] + rank.sections[a].elements;
       if (a != b && shares && lives[b].begin >= lives[a].end) until[a] = std::min(until[a], lives[b].begin);
     }
   }

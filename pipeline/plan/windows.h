@@ -37,7 +37,7 @@ struct Gathering {
 };
 
 struct ParameterWindows : Windows {
-  bool per_use = false;                                    // gathered anew for each run of actions, else once per list
+  bool per_use = false;                                     // gathered anew for each run of actions, else once per list
   std::vector<Gathering> training, validation, generation;  // in the order in which they are issued
 };
 

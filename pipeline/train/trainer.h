@@ -224,10 +224,10 @@ class Trainer {
     Ticket ticket = 0;
     Device::Mark issued = 0;
   };
-  std::vector<Running> running_;     // parallel to lowered_
-  std::size_t update_at_ = 0;        // of the update in lowered_; gathers follow it
-  bool is_gathered_ = true;          // or under way: what the first actions of the next step need
-  Shard shard_;                      // --zero: what this replica owns
+  std::vector<Running> running_;                     // parallel to lowered_
+  std::size_t update_at_ = 0;                        // of the update in lowered_; gathers follow it
+  bool is_gathered_ = true;                          // or under way: what the first actions of the next step need
+  Shard shard_;                                      // --zero: what this replica owns
   std::vector<std::vector<std::int64_t>> low_cuts_;  // --zero 3: sections' cuts, in floats of the working parameters
   // Gathers of a list of forwards alone: those before next_gather_ are issued.
   std::vector<Running> forward_gathers_;

@@ -39,9 +39,7 @@ void Trainer::refresh_low_parameters(int section) {
   }
 }
 
-const ArenaLayout* Trainer::written_parameters() const {
-  return owns_held() ? &held() : nullptr;
-}
+const ArenaLayout* Trainer::written_parameters() const { return owns_held() ? &held() : nullptr; }
 
 const ArenaLayout* Trainer::written_moments() const {
   if (!shards()) return groups_.owns_parameters() ? &memory_.plan().layout : nullptr;

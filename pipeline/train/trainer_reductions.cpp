@@ -64,7 +64,8 @@ void Trainer::issue(std::size_t index) {
   Communicator* replicas = groups_.replicas.get();
   const auto gradients = [&] {
     const auto at = static_cast<std::size_t>(action.section);
-    return memory_.gradients() + (rank.gradient_windows ? rank.gradient_windows->offsets[at] : rank.sections[at].offset);
+    return memory_.gradients() +
+           (rank.gradient_windows ? rank.gradient_windows->offsets[at] : rank.sections[at].offset);
   };
   const auto all_reduce = [&](Communicator* group, float* values, std::int64_t elements) {
     running_[index] = {group, group->all_reduce(values, elements), device_.mark()};

@@ -16,7 +16,8 @@ void Trainer::prepare_windows() {
     std::vector<std::int64_t>& cuts = low_cuts_.emplace_back(one.cuts);
     for (std::int64_t& cut : cuts) cut = cut * element_size(plan_.request.precision) / kFloat;
   }
-  forward_gathers_.resize(std::max(rank.parameter_windows->validation.size(), rank.parameter_windows->generation.size()));
+  forward_gathers_.resize(
+      std::max(rank.parameter_windows->validation.size(), rank.parameter_windows->generation.size()));
 }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
@@ -71,8 +72,7 @@ Ticket Trainer::start_gather(int index) {
   const auto at = static_cast<std::size_t>(index);
   const std::int64_t element = element_size(plan_.request.precision);
   const ElementRange piece = own_piece(one);
-  char* window =
-      static_cast<char*>(memory_.low_parameters()) + memory_.plan().parameter_windows->offsets[at] * element;
+  char* window = static_cast<char*>(memory_.low_parameters()) + memory_.plan().parameter_windows->offsets[at] * element;
   char* mine = window + (piece.offset - one.offset) * element;
   const float* values = memory_.parameters() + shard_.places[at];
   if (piece.elements > 0) {

@@ -6,7 +6,8 @@
 //
 // --full: 20 steps, every v and more micro-batch counts (make check); else 3 steps.
 // --synchronous-sends: every send is a rendezvous. --delays: random delays in sends, receives and actions.
-// --sharding: replicas x p x --zero x schedules alone, 50 steps (make check). --optimistic: optimistic optimizer steps, clipping now and then. --only: cases whose name contains TEXT.
+// --sharding: replicas x p x --zero x schedules alone, 50 steps (make check). --optimistic: optimistic optimizer steps,
+// clipping now and then. --only: cases whose name contains TEXT.
 // --local: ranks are threads of this process, without MPI (for ThreadSanitizer). Their sends are always rendezvous.
 // --abort-at-end: ends by MPI_Abort(0), since MPI_Finalize of MPICH 4.0.2 hangs over UCX's tcp from 4 ranks on, also in
 // a program that does nothing but MPI_Init, MPI_Barrier and MPI_Finalize. Losses, norms and the parameters' hash behind
@@ -102,7 +103,8 @@ std::vector<Run> stored_heads_and_replicas(const Settings& settings) {
   return all;
 }
 
-// Of replicas and shards: 16 micro-batches of all replicas in 8 groups, so that one rank with as many has the same bits.
+// Of replicas and shards: 16 micro-batches of all replicas in 8 groups, so that one rank with as many has the same
+// bits.
 Run sharded(const Settings& settings, Run run) {
   constexpr int kMicroBatches = 16;
   run.micro_batches = kMicroBatches / run.replicas;
@@ -129,12 +131,12 @@ std::vector<Run> edges_of_shards(const Settings& settings) {
            {.schedule = "breadth-first", .ranks = 2, .chunks = 4, .replicas = 4, .zero = 3, .head = HeadForm::stored},
            {.schedule = "breadth-first", .ranks = 1, .chunks = 3, .replicas = 4, .zero = 3, .tied = false},
            {.schedule = "breadth-first",
-            .ranks = 2,
-            .chunks = 2,
-            .replicas = 2,
-            .zero = 3,
-            .partition = {1, 2, 4, 1},
-            .optimizer = OptimizerKind::muon},
+           .ranks = 2,
+           .chunks = 2,
+           .replicas = 2,
+           .zero = 3,
+           .partition = {1, 2, 4, 1},
+           .optimizer = OptimizerKind::muon},
        }) {
     all.push_back(sharded(settings, run));
   }

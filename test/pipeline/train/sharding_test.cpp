@@ -78,14 +78,10 @@ TEST(Sharding, CutsTensorsOfSeveralAtoms) {
     }
   };
   expect("p=1", with_atoms({.replicas = 2, .micro_batches = 2}));
-  expect("p=1 of units",
-         with_atoms({.schedule = "breadth-first", .chunks = 6, .replicas = 2, .micro_batches = 2}));
-  expect("untied", with_atoms({.schedule = "breadth-first",
-                               .ranks = 2,
-                               .chunks = 3,
-                               .replicas = 2,
-                               .micro_batches = 2,
-                               .tied = false}));
+  expect("p=1 of units", with_atoms({.schedule = "breadth-first", .chunks = 6, .replicas = 2, .micro_batches = 2}));
+  expect("untied",
+         with_atoms(
+             {.schedule = "breadth-first", .ranks = 2, .chunks = 3, .replicas = 2, .micro_batches = 2, .tied = false}));
   TrainingRun shards = with_atoms({.schedule = "1f1b", .ranks = 4, .replicas = 2, .micro_batches = 2});
   shards.vocab = 4500;  // three shards of the head, on two ranks
   expect("shards of a tied head", shards);
@@ -267,7 +263,8 @@ void expect_whole_when_read(const RankPlan& rank, const std::vector<Action>& lis
     }
     for (std::size_t a = 0; a < there.size(); ++a) {
       for (std::size_t b = 0; b < a; ++b) {
-        EXPECT_FALSE(block_of(rank, windows, there[a]).overlaps(block_of(rank, windows, there[b]))) << to_string(list[at]);
+        EXPECT_FALSE(block_of(rank, windows, there[a]).overlaps(block_of(rank, windows, there[b])))
+            << to_string(list[at]);
       }
     }
     for (std::size_t s = 0; s < rank.sections.size(); ++s) {
@@ -279,9 +276,9 @@ void expect_whole_when_read(const RankPlan& rank, const std::vector<Action>& lis
 
 TEST(Windows, ParametersAreWholeWhenTheyAreRead) {
   int with_windows = 0;
-  for (const auto& [schedule, p, v] : {std::tuple{"breadth-first", 1, 24}, std::tuple{"breadth-first", 2, 8},
-                                       std::tuple{"interleaved", 2, 8}, std::tuple{"interleaved-zb", 3, 4},
-                                       std::tuple{"zb-v", 2, 0}, std::tuple{"1f1b", 3, 0}}) {
+  for (const auto& [schedule, p, v] :
+       {std::tuple{"breadth-first", 1, 24}, std::tuple{"breadth-first", 2, 8}, std::tuple{"interleaved", 2, 8},
+        std::tuple{"interleaved-zb", 3, 4}, std::tuple{"zb-v", 2, 0}, std::tuple{"1f1b", 3, 0}}) {
     const Plan plan = make_plan(request_of(schedule, p, 4, 3, v));
     for (const RankPlan& rank : plan.ranks) {
       if (!rank.parameter_windows) continue;
