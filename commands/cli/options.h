@@ -197,6 +197,7 @@ struct SimulateOutputOptions {
   std::vector<double>
       memory_limit;            // --activation-limit, in units of peak_live, for all ranks or for each; empty: none
   double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
+  double reduction = 0.0;      // ms that reducing the gradients of a rank over replicas takes; 0: there are none
 
   bool operator==(const SimulateOutputOptions&) const = default;
 };
