@@ -11,12 +11,12 @@
 namespace train_gpt {
 namespace {
 
-// Actions [begin, end) of a list.
-struct Interval {
+// Actions [begin, end) of a list
+struct Stretch {
   std::size_t begin = 0;
   std::size_t end = 0;
 
-  bool meets(const Interval& other) const { return begin < other.end && other.begin < end; }
+  bool meets(const Stretch& other) const { return begin < other.end && other.begin < end; }
 };
 
 using Conflicts = std::vector<std::vector<bool>>;
@@ -69,8 +69,8 @@ void place_sections(Windows& windows, const RankPlan& rank, const Conflicts& con
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
-std::vector<Interval> gradient_lives(const RankPlan& rank, const std::vector<Action>& list, bool hides_reductions) {
-  std::vector<Interval> lives;
+std::vector<Stretch> gradient_lives(const RankPlan& rank, const std::vector<Action>& list, bool hides_reductions) {
+  std::vector<Stretch> lives;
   for (const Section& section : rank.sections) {
     const bool streams = rank.stage_plan(section.stage).shape.streams_head();
     const auto first = std::ranges::find_if(list, [&](const Action& action) {
@@ -82,8 +82,8 @@ std::vector<Interval> gradient_lives(const RankPlan& rank, const std::vector<Act
   if (!hides_reductions) return lives;
   // A reduction has time until the next stage is complete as well.
   std::vector<std::size_t> completions = {list.size()};
-  for (const Interval& life : lives) completions.push_back(life.end);
-  for (Interval& life : lives) {
+  for (const Stretch& life : lives) completions.push_back(life.end);
+  for (Stretch& life : lives) {
     std::size_t next = list.size();
     for (const std::size_t other : completions) {
       if (other > life.end) next = std::min(next, other);
@@ -93,7 +93,7 @@ std::vector<Interval> gradient_lives(const RankPlan& rank, const std::vector<Act
   return lives;
 }
 
-Conflicts conflicts_of(const std::vector<Interval>& lives) {
+Conflicts conflicts_of(const std::vector<Stretch>& lives) {
   Conflicts conflicts(lives.size(), std::vector<bool>(lives.size(), false));
   for (std::size_t a = 0; a < lives.size(); ++a) {
     for (std::size_t b = 0; b < lives.size(); ++b) conflicts[a][b] = a != b && lives[a].meets(lives[b]);
@@ -103,7 +103,7 @@ Conflicts conflicts_of(const std::vector<Interval>& lives) {
 
 // A section's reduction must be done before another begins to use its place.
 std::vector<std::size_t> until_used_again(const RankPlan& rank, const std::vector<std::int64_t>& offsets,
-                                          const std::vector<Interval>& lives, std::size_t end_of_list) {
+                                          const std::vector<Stretch>& lives, std::size_t end_of_list) {
   std::vector<std::size_t> until(lives.size(), end_of_list);
   for (std::size_t a = 0; a < lives.size(); ++a) {
     for (std::size_t b = 0; b < lives.size(); ++b) {
@@ -124,9 +124,9 @@ bool reads(const RankPlan& rank, const Section& section, const Action& action) {
 }
 
 // The runs of actions for which a section is whole.
-std::vector<Interval> runs_of(const RankPlan& rank, const Section& section, const std::vector<Action>& list,
+std::vector<Stretch> runs_of(const RankPlan& rank, const Section& section, const std::vector<Action>& list,
                               bool per_use) {
-  std::vector<Interval> runs;
+  std::vector<Stretch> runs;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!reads(rank, section, list[i])) continue;
     const bool goes_on = !runs.empty() && (!per_use || runs.back().end == i);
@@ -141,7 +141,7 @@ std::vector<Gathering> gatherings(const RankPlan& rank, const std::vector<Action
   std::vector<Gathering> all;
   for (std::size_t i = 0; i < rank.sections.size(); ++i) {
     if (!rank.sections[i].has_parameters) continue;
-    for (const Interval& run : runs_of(rank, rank.sections[i], list, per_use)) {
+    for (const Stretch& run : runs_of(rank, rank.sections[i], list, per_use)) {
       all.push_back({.section = static_cast<int>(i), .before = run.begin, .until = run.end});
     }
   }
@@ -185,7 +185,7 @@ std::optional<GradientWindows> gradient_windows(const PlanRequest& request, cons
   if (request.zero < 2 || request.batch.replicas == 1 || request.directions() == 2) return std::nullopt;
   const std::int64_t arenas = 1 + request.pending_sums();
   for (const bool hides_reductions : {true, false}) {
-    const std::vector<Interval> lives = gradient_lives(rank, list, hides_reductions);
+    const std::vector<Stretch> lives = gradient_lives(rank, list, hides_reductions);
     GradientWindows windows;
     place_sections(windows, rank, conflicts_of(lives), [](const Section&) { return true; });
     if (arenas * windows.elements + gradient_shard_elements(rank.sections) >= arenas * rank.layout.gradient_elements) {

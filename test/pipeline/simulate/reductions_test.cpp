@@ -30,7 +30,7 @@ TEST(Reductions, OfAVAreHalfHidden) {
   EXPECT_DOUBLE_EQ(reduced(request, 1.0, ReducedAt::list).exposed, 1);
 }
 
-// p = 1, m = 1, four chunks of 1/4: backwards of 1/2 ms end at 1 + 1/2, 1, 3/2, 2, and each is reduced for 3/4.
+// p = 1, m = 1, four chunks: their backwards, of 1/2 ms, end at 3/2, 2, 5/2 and 3, and each is reduced for 3/4.
 TEST(Reductions, FollowOneAnother) {
   const ScheduleRequest request{.name = "breadth-first", .ranks = 1, .micro_batches = 1, .chunks = 4};
   EXPECT_DOUBLE_EQ(reduced(request, 3.0).end, 1.5 + 4 * 0.75);
