@@ -13,6 +13,7 @@
 #include "kernels/device.h"
 #include "model/optimizer.h"
 #include "pipeline/simulate/simulator.h"
+#include "pipeline/train/groups.h"
 
 namespace train_gpt {
 
@@ -76,6 +77,8 @@ struct BatchOptions {
   // G, of the whole step; not given: d, or 2d where a schedule has two directions
   std::optional<int> accumulation_groups;
   int zero = 0;  // shared out to the replicas: 1: optimizer state; 2: gradients, too; 3: parameters, too
+
+  RankOrder rank_order = RankOrder::pipeline;
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 

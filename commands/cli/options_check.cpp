@@ -106,6 +106,9 @@ void check_batch(const Options& options) {
   if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
     refuse(zero + " has no meaning with --device timed, which computes nothing");
   }
+  if (batch.rank_order == RankOrder::replicas && batch.data_parallel == 1) {
+    refuse("--rank-order replicas has no meaning without replicas: give --data-parallel 2 or more");
+  }
   if (batch.zero > 2 && options.optimizer.optimizer_step == OptimizerStep::optimistic) {
     refuse(zero +
            " keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two: leave out one, " +

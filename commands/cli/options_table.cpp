@@ -202,6 +202,12 @@ std::vector<OptionSpec> batch_options() {
        "each of the d replicas keeps of its part of the parameters alone 1: the optimizer state; 2: the gradients as "
        "well; 3: the parameters, too",
        [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 3); }},
+      {"rank-order", "pipeline|replicas", "pipeline", kTrain,
+       "which ranks are neighbours, as the launcher numbers them: those of a pipeline, or the replicas of a stage",
+       [](Options& o, const Value& v) {
+         o.batch.rank_order =
+             v.choice<RankOrder>({{"pipeline", RankOrder::pipeline}, {"replicas", RankOrder::replicas}});
+       }},
       {"accumulation-groups", "G", nullptr, kTrain | kPlan,
        "order of sums: the step's d*m micro-batches in G groups, those in a binary tree; a power of two that d "
        "divides, "

@@ -134,11 +134,14 @@ TEST_F(Checkpoints, OfShardsWrittenBesideTrainingAreThoseOfARunThatWaits) {
       run_program(4, arguments("waits", replicas + "--zero 1 --memory-limit " + std::to_string(most - 1)));
   EXPECT_EQ(count(waits.output, "note: training waits while checkpoints are written"), 1) << waits.output;
   must_run(4, arguments("whole", replicas));
+  const std::string units = replicas + "--schedule breadth-first --chunks 3 --micro-batches 4 ";
+  must_run(4, arguments("windows", units + "--zero 3"));
+  must_run(4, arguments("gradients", units + "--zero 2 --rank-order replicas"));
   for (const int step : {2, 4, 6, 8}) {
     for (const char* file : {"/model.bin", "/optimizer.bin"}) {
       const std::string expected = read_file(checkpoint("waits", step) + file);
       ASSERT_FALSE(expected.empty());
-      for (const char* run : {"beside", "ahead", "whole"}) {
+      for (const char* run : {"beside", "ahead", "whole", "windows", "gradients"}) {
         EXPECT_EQ(read_file(checkpoint(run, step) + file), expected) << run << " " << step << file;
       }
     }

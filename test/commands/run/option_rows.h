@@ -52,6 +52,7 @@ inline const std::vector<OptionRow>& option_rows() {
       {"global-batch-size", {{"global-batch-size", "16"}}, model, Base::one_rank, {}, {"micro-batches"}},
       {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
       {"zero", {{"zero", "1"}}, {"plan"}, Base::two_ranks, {{"data-parallel", "2"}}, {"profile"}},
+      {"rank-order", {{"rank-order", "replicas"}}, {"resources"}, Base::two_ranks, {{"data-parallel", "2"}}, {"profile"}},
       {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan", "start"}},
       {"optimizer", {{"optimizer", "muon"}}, {"parameters", "plan", "start"}},
       {"muon-scale", {{"muon-scale", "spectral"}}, {"parameters", "start"}, Base::one_rank, {{"optimizer", "muon"}}},
