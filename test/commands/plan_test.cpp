@@ -53,6 +53,20 @@ TEST(PlanCommand, ShowsHowManyActivationsAScheduleKeeps) {
   }
 }
 
+TEST(PlanCommand, SaysWhatShardsGainAndWhatTheyDoNot) {
+  const std::string sharded = "plan --data-parallel 4 --zero 3 --stages 2 --micro-batches 4" + kSmall;
+  const ProgramRun nothing = run_program(0, sharded);
+  EXPECT_NE(nothing.output.find("--zero: on every rank parameters stay whole"), std::string::npos) << nothing.output;
+  EXPECT_NE(nothing.output.find("--zero: on every rank gradients stay whole"), std::string::npos) << nothing.output;
+  const ProgramRun windows = run_program(0, sharded + " --schedule breadth-first --chunks 5");
+  EXPECT_EQ(windows.output.find("stay whole"), std::string::npos) << windows.output;
+  EXPECT_NE(windows.output.find("--zero: on every rank parameters are gathered for each run"), std::string::npos)
+      << windows.output;
+  for (const char* row : {"parameters, gathered", "gradients, own part"}) {
+    EXPECT_NE(windows.output.find(row), std::string::npos) << windows.output;
+  }
+}
+
 TEST(PlanCommand, ShowsWhatACutByCostGains) {
   const ProgramRun run = run_program(0, "plan --stages 4 --model d12");
   ASSERT_EQ(run.status, 0) << run.output;
