@@ -28,13 +28,14 @@ inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t
   return std::clamp((even + unit - 1) / unit * unit, low, high);
 }
 
-// The high bounds keep a block of the depth below the few milliseconds that may pass between two looks at the progress
-// hook.
+// The high bounds keep what is done between two looks at the progress hook below a few milliseconds. The weights are
+// packed once for all rows of a tile.
 inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
+  constexpr std::int64_t kMostRows = 1024;
   const std::int64_t wanted = threads == 1 ? 1 : 2 * std::int64_t{threads};
-  const std::int64_t down = (rows + kPackedColumns - 1) / kPackedColumns;
+  const std::int64_t down = (rows + kMostRows - 1) / kMostRows;
   const std::int64_t across = (wanted + down - 1) / down;
-  return {piece_size(rows, down, 16, 16, kPackedColumns), piece_size(columns, across, 96, 96, 1536)};
+  return {piece_size(rows, down, 16, 16, kMostRows), piece_size(columns, across, 96, 96, 1536)};
 }
 // Weight gradients pack the left factor too, a few rows at a time.
 inline TileShape weight_tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
