@@ -217,6 +217,8 @@ std::vector<Case> cases(bool full) {
   all.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .zero = 1});
   all.push_back({.schedule = "breadth-first", .ranks = 2, .replicas = 2, .chunks = 4, .zero = 2});
   all.push_back({.schedule = "breadth-first", .ranks = 1, .replicas = 4, .chunks = 8, .zero = 3});
+  all.push_back({.schedule = "interleaved", .ranks = 2, .replicas = 2, .chunks = 4, .zero = 3});
+  all.push_back({.schedule = "zb-v", .ranks = 2, .replicas = 2, .zero = 3});
   all.push_back({.schedule = "breadth-first", .ranks = 2, .replicas = 2, .staged = true, .chunks = 4, .zero = 3});
   all.push_back({.schedule = "1f1b", .ranks = 2, .shards = true});
   all.push_back({.schedule = "zb-h1", .ranks = 4, .shards = true});
