@@ -181,9 +181,10 @@ struct DeviceOptions {
 };
 
 struct CostOptions {
-  int stages = 0;      // p; 0: not given
-  Costs costs;         // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
-  bool given = false;  // any --cost-... was given
+  int stages = 0;        // p; 0: not given
+  Costs costs;           // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
+  bool given = false;    // any --cost-... of an action or a link was given
+  double reduction = 0;  // ms that reducing the gradients of a rank over replicas takes; 0: nothing is reduced
 
   bool operator==(const CostOptions&) const = default;
 };
@@ -200,7 +201,6 @@ struct SimulateOutputOptions {
   std::vector<double>
       memory_limit;            // --activation-limit, in units of peak_live, for all ranks or for each; empty: none
   double weight_memory = 1.0;  // fraction of an activation that stays alive between I and W
-  double reduction = 0.0;      // ms that reducing the gradients of a rank over replicas takes; 0: there are none
 
   bool operator==(const SimulateOutputOptions&) const = default;
 };

@@ -106,6 +106,10 @@ void check_batch(const Options& options) {
   if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
     refuse(zero + " has no meaning with --device timed, which computes nothing");
   }
+  if (options.command == Command::train && options.costs.reduction > 0 &&
+      (options.device.device != DeviceKind::timed || batch.data_parallel == 1)) {
+    refuse("--cost-reduction is for the replicas of --device timed: give --data-parallel 2 or more with it");
+  }
   if (batch.rank_order == RankOrder::replicas && batch.data_parallel == 1) {
     refuse("--rank-order replicas has no meaning without replicas: give --data-parallel 2 or more");
   }

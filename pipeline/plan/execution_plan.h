@@ -55,6 +55,7 @@ struct PlanRequest {
   // --zero: each replica has alone of its shard 1: optimizer state; 2: gradients, once they are reduced; 3: parameters,
   // but for those that are gathered.
   int zero = 0;
+  double reduction_ms = 0;        // timed device: of a rank's gradients over replicas
   std::int64_t memory_limit = 0;  // of a rank, which decides how often parameters are gathered; 0: none
 
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }

@@ -140,12 +140,24 @@ void merge(std::vector<LoweredAction>& lowered, std::vector<LoweredAction> other
   lowered = std::move(merged);
 }
 
+// One for each stage: they take nothing but time.
+std::vector<LoweredAction> timed_reductions(const Plan& plan, const RankPlan& rank) {
+  std::vector<LoweredAction> lowered;
+  if (plan.request.reduction_ms == 0 || plan.request.batch.replicas == 1) return lowered;
+  for (const Complete& one : in_order_of_completion(plan, rank)) {
+    const Section& section = rank.sections[static_cast<std::size_t>(one.section)];
+    if (section.kind != Section::Kind::units) continue;
+    lowered.push_back({.kind = LoweredAction::Kind::reduce_replicas, .after = one.after, .section = one.section});
+  }
+  return lowered;
+}
+
 }  // namespace
 
 std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   using Kind = LoweredAction::Kind;
-  if (!plan.request.computes) return {};
   const RankPlan& rank_plan = plan.ranks[static_cast<std::size_t>(rank)];
+  if (!plan.request.computes) return timed_reductions(plan, rank_plan);
   const std::size_t end = rank_plan.actions.size();
   const bool copies = plan.request.directions() == 2;
   const bool replicas = plan.request.batch.replicas > 1;

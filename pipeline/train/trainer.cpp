@@ -24,7 +24,8 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
       executor_(device, *groups.pipeline, plan, memory_),
       lowered_(lower(plan, groups.rank())),
       lowered_marks_(lowered_.size()),
-      running_(lowered_.size()) {
+      running_(lowered_.size()),
+      met_(plan.request.computes ? 0 : lowered_.size()) {
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   const RankMemory::Losses losses = memory_.all_losses();

@@ -180,6 +180,7 @@ class Trainer {
   void note_complete();
   void issue(std::size_t index);
   void await_reduction(std::size_t index);
+  bool is_over(std::size_t index);
   void finish_reduction(std::size_t index);
   void finish_reductions();
   void issue_gathers();
@@ -223,8 +224,11 @@ class Trainer {
     Communicator* group = nullptr;
     Ticket ticket = 0;
     Device::Mark issued = 0;
+    double ends = 0;  // timed device: in ms; 0: not all replicas have come
   };
   std::vector<Running> running_;                     // parallel to lowered_
+  std::vector<float> met_;                           // timed device: what replicas meet by
+  double reduces_until_ = 0;                         // likewise, as Running::ends
   std::size_t update_at_ = 0;                        // of the update in lowered_; gathers follow it
   bool is_gathered_ = true;                          // or under way: what the first actions of the next step need
   Shard shard_;                                      // --zero: what this replica owns

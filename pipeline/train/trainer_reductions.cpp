@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/train/state_file.h"
+
 namespace train_gpt {
 namespace {
 
@@ -54,8 +56,21 @@ void Trainer::issue_due(std::size_t done) {
 // Reductions that were complete before anybody waited for them have taken no time of this rank.
 void Trainer::note_complete() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i].group != nullptr && running_[i].group->done(running_[i].ticket)) finish_reduction(i);
+    const Running& one = running_[i];
+    if (one.group != nullptr && one.group->done(one.ticket) && is_over(i)) finish_reduction(i);
   }
+}
+
+// Timed device: once all replicas have come a reduction takes its time, behind those before it.
+bool Trainer::is_over(std::size_t index) {
+  if (plan_.request.computes) return true;
+  double& ends = running_[index].ends;
+  const double now = 1000 * monotonic_seconds();
+  if (ends == 0) {
+    ends = std::max(reduces_until_, now) + plan_.request.reduction_ms / static_cast<double>(lowered_.size());
+    reduces_until_ = ends;
+  }
+  return now >= ends;
 }
 
 void Trainer::issue(std::size_t index) {
@@ -70,6 +85,7 @@ void Trainer::issue(std::size_t index) {
   const auto all_reduce = [&](Communicator* group, float* values, std::int64_t elements) {
     running_[index] = {group, group->all_reduce(values, elements), device_.mark()};
   };
+  if (!plan_.request.computes) return all_reduce(replicas, &met_[index], 1);
   switch (action.kind) {
     case LoweredAction::Kind::reduce_copies:
       all_reduce(groups_.copies.get(), gradients(), section(action.section).elements);
@@ -120,6 +136,7 @@ void Trainer::await_reduction(std::size_t index) {
   Communicator* group = std::exchange(running_[index].group, nullptr);
   if (group == nullptr) return;
   group->await(running_[index].ticket);
+  if (!is_over(index)) group->await_until([&] { return is_over(index); });
   const LoweredAction& action = lowered_[index];
   if (action.kind == LoweredAction::Kind::gather) refresh_low_parameters(action.section);
   if (action.kind == LoweredAction::Kind::reduce_replicas) keep_own_gradients(action.section);

@@ -131,6 +131,28 @@ TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
   }
 }
 
+// The reduction of rank 0, whose last W ends the step, is exposed; that of rank 1 may be hidden.
+TEST(TimedDevice, ReducesOverReplicasBesideTheActions) {
+  const Folder folder;
+  const ProgramRun run =
+      run_program(4, "train --device timed --data-parallel 2 --micro-batches 2 --cost-forward 2 --cost-input 2 " +
+                         ("--cost-weight 2 --steps 2 --cost-reduction 40 --trace " + (folder / "trace.json")) +
+                         " --output " + (folder / "out") + kSmall);
+  ASSERT_EQ(run.status, 0) << run.output;
+  std::istringstream lines(read_file(folder / "out/log.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json event = Json::parse(line);
+    if (event.at("event") == "step") {
+      EXPECT_GE(event.at("ms").get<double>(), 18 + 40);
+    }
+  }
+  int reductions = 0;
+  for (const Json& event : Json::parse(read_file(folder / "trace.json")).at("traceEvents")) {
+    reductions += event.at("name") == "R" ? 1 : 0;
+  }
+  EXPECT_GE(reductions, 2);  // one for each rank of a pipeline
+}
+
 TEST(TimedDevice, RunsTheScheduleAndComputesNothing) {
   const Folder folder;
   const ProgramRun run =

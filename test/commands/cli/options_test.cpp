@@ -338,6 +338,7 @@ TEST(OptionsRefused, ContradictorySchedules) {
   EXPECT_REFUSED(parse("--schedule interleaved --chunks 2,4"), "--chunks", "auto alone");
   EXPECT_REFUSED(parse("--schedule gpipe --group-size 4"), "--group-size", "--schedule gpipe",
                  "interleaved or interleaved-zb");
+  EXPECT_REFUSED(parse("--cost-reduction 1 --data-parallel 2"), "--cost-reduction", "--device timed");
   EXPECT_REFUSED(parse("--rank-order replicas"), "--rank-order replicas", "--data-parallel 2");
   EXPECT_REFUSED(parse("--zero 1"), "--zero 1", "--data-parallel 2");
   EXPECT_REFUSED(parse("--zero 4 --data-parallel 2"), "--zero");
