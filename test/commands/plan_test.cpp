@@ -54,11 +54,13 @@ TEST(PlanCommand, ShowsHowManyActivationsAScheduleKeeps) {
 }
 
 TEST(PlanCommand, SaysWhatShardsGainAndWhatTheyDoNot) {
-  const std::string sharded = "plan --data-parallel 4 --zero 3 --stages 2 --micro-batches 4" + kSmall;
+  const std::string sharded =
+      "plan --data-parallel 4 --zero 3 --stages 2 --micro-batches 4 --layers 11 --heads 2 --hidden 128 --vocab 300 "
+      "--seq-len 16 --micro-batch-size 1";
   const ProgramRun nothing = run_program(0, sharded);
   EXPECT_NE(nothing.output.find("--zero: on every rank parameters stay whole"), std::string::npos) << nothing.output;
   EXPECT_NE(nothing.output.find("--zero: on every rank gradients stay whole"), std::string::npos) << nothing.output;
-  const ProgramRun windows = run_program(0, sharded + " --schedule breadth-first --chunks 5");
+  const ProgramRun windows = run_program(0, sharded + " --schedule breadth-first --chunks 8");
   EXPECT_EQ(windows.output.find("stay whole"), std::string::npos) << windows.output;
   EXPECT_NE(windows.output.find("--zero: on every rank parameters are gathered for each run"), std::string::npos)
       << windows.output;
@@ -147,7 +149,8 @@ TEST(TimedDevice, ReducesOverReplicasBesideTheActions) {
     }
   }
   int reductions = 0;
-  for (const Json& event : Json::parse(read_file(folder / "trace.json")).at("traceEvents")) {
+  const Json trace = Json::parse(read_file(folder / "trace.json"));
+  for (const Json& event : trace.at("traceEvents")) {
     reductions += event.at("name") == "R" ? 1 : 0;
   }
   EXPECT_GE(reductions, 2);  // one for each rank of a pipeline

@@ -54,7 +54,7 @@ TEST(Options, EveryOptionChangesSomething) {
     const Options before = options;
     std::string changed;
     for (const char* text : {"", "1", "2", "7", "0.5", "false", "d12", "linear", "optimistic", "muon", "spectral",
-                             "cpu", "fp32", "span", "gpipe", "uniform", "auto", "300"}) {
+                             "replicas", "cpu", "fp32", "span", "gpipe", "uniform", "auto", "300"}) {
       try {
         spec.set(options, OptionValue(spec.name, text));
         changed = text;
