@@ -12,7 +12,7 @@
 namespace train_gpt::test {
 namespace {
 
-// By a process that ends without a word.
+// The state that a process leaves which ends without a word.
 void leave_state(const std::string& folder, int rank, int ranks) {
   const pid_t child = fork();
   if (child == 0) {

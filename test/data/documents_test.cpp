@@ -233,7 +233,7 @@ TEST(PrepareDocuments, GoesOnWhereItWasEnded) {
   }
 }
 
-// What was ended is begun anew where the outcome is another.
+// A preparation that was ended begins anew where its outcome would be another.
 TEST(PrepareDocuments, ABeginningOfAnotherPreparationIsNotUsed) {
   const TemporaryFolder folder;
   PrepareRequest request = small_request(folder);

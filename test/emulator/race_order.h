@@ -1,4 +1,4 @@
-// What the race detector knows about order: stretches of execution, and which are over before others begin.
+// The race detector's knowledge of order: stretches of execution, and which are over before others begin.
 #pragma once
 
 #if defined(EMULATOR_RACE)

@@ -19,7 +19,7 @@ namespace emulator {
 // returns true: it must not block and must not call the CUDA runtime. `what` names it in reports: library, call, sizes,
 // peer, e.g. "ncclRecv(4096 x bfloat16 from 1)". Throws nothing; an unknown stream is reported and ends the process.
 void enqueue(cudaStream_t stream, std::string what, std::function<bool()> poll);
-// Likewise, of an operation that waits for other ranks (first_use.h).
+// Likewise, for an operation that waits for other ranks (first_use.h).
 void enqueue_message(cudaStream_t stream, std::string what, std::function<bool()> poll);
 
 // Lets streams advance as far as they can without waiting. True if at least one operation finished. To be called by

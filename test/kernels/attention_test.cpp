@@ -62,7 +62,7 @@ TEST(Attention, IsCausal) {
       same_bits(Floats(before.begin(), before.begin() + 200 * C), Floats(after.begin(), after.begin() + 200 * C)));
 }
 
-// Of long sequences in few columns, where no product needs more than attention does.
+// Long sequences in few columns, where no product needs more scratch than attention does.
 TEST(Attention, StaysWithinTheWorkspaceThatItAsksFor) {
   const std::int64_t B = 1, C = 4, NH = 1;
   for (const std::int64_t T : {40, 300, 700}) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Nothing is computed: what is looked at are the messages.
+// Nothing is computed; only the messages are looked at.
 Plan plan_of(const std::string& schedule, int micro_batches) {
   PlanRequest request;
   request.model = {.layers = 5, .heads = 2, .hidden = 8, .vocab = 257, .max_seq_len = 16};

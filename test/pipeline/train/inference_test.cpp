@@ -118,8 +118,7 @@ TEST(MeasuredStages, TakeTimeOnEveryRank) {
   });
 }
 
-// ---- memory that is not there
-// ------------------------------------------------------------------------------------------
+// ---- memory that is not there ------------------------------------------------------------------------------------
 
 class FullDevice : public cpu::CpuDevice {
  public:
