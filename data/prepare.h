@@ -44,7 +44,7 @@ struct PrepareSummary {
 std::int64_t check_texts(const std::vector<std::string>& text_files, const std::vector<std::string>& written);
 
 // Writes the token files and their manifests. Files appear under their names only when complete; missing folders are
-// made. What is done is kept in `train_file`.journal every few seconds, so that a preparation that was ended goes on.
+// made. Progress is kept in `train_file`.journal every few seconds, so that a preparation that was ended can continue.
 // Memory does not grow with the texts. Throws std::invalid_argument if there is no text, a text cannot be read, or one
 // token file cannot hold it; std::runtime_error if the output cannot be written.
 PrepareSummary prepare(const PrepareRequest& request, const Tokenizer& tokenizer, const PrepareHooks& hooks = {});

@@ -35,7 +35,7 @@ SoftmaxFold fold_rows(const HeadUnit& unit, Chunk chunk) {
           rows_from(fold.mixture, chunk.begin, unit.sizes.C)};
 }
 
-// Of a chunk. A streamed chunk's E is no longer needed when the next chunk comes.
+// E of a chunk. A streamed chunk's is no longer needed when the next chunk comes.
 void* kept_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
   if (unit.streamed) return shard.kept;
   return rows_from(shard.kept, chunk.begin, shard.columns.width, unit.sizes);

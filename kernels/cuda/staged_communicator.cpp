@@ -122,8 +122,8 @@ class StagedCommunicator final : public ForwardingCommunicator {
     return complete;
   }
 
-  // A send is over when its pinned buffer is free for the next message of its slot. What comes in must be here before
-  // the compute stream can be told to wait for its copy.
+  // A send is over when its pinned buffer is free for the next message of its slot. An incoming message must be here
+  // before the compute stream can be told to wait for its copy.
   void await(Ticket ticket) override {
     const auto found = operations_.find(ticket);
     if (found == operations_.end()) return;

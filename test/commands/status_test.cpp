@@ -1,4 +1,4 @@
-// What `train_gpt status` says of ranks that live, ended, failed, are gone, or are elsewhere.
+// `train_gpt status` on ranks that live, ended, failed, are gone, or are elsewhere.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // MPI, interposed by its profiling interface: a rank whose host waits in MPI keeps its emulated device running, as a
 // GPU would, naps instead of spinning, and is seen by the deadlock watch. Blocking calls become their non-blocking
-// twins and a wait; calls that ask give the device one turn. What has no non-blocking twin (creation of communicators)
-// first waits, in the same way, until all its ranks are there.
+// twins and a wait; calls that ask give the device one turn. A call without a non-blocking twin (creation of
+// communicators) first waits, in the same way, until all its ranks are there.
 #include <mpi.h>
 
 #include <algorithm>

@@ -14,7 +14,7 @@ struct OperationInfo {
   std::string what;
 };
 
-// A stretch of one thread's execution between synchronisations. What happened in it is ordered alike.
+// A stretch of one thread's execution between synchronisations. Everything in it is ordered alike.
 struct Segment {
   std::uint64_t block_serial;  // 0: not in a kernel
   std::uint32_t operation;     // in `operations`

@@ -34,7 +34,7 @@ void drive_until(const std::function<bool()>& done, std::string_view what);
 // Operations of this process that are done: grows while anything moves.
 std::uint64_t operations_finished();
 
-// What drive_until waits for at present; empty: the host does not wait.
+// The name of what drive_until waits for at present; empty: the host does not wait.
 std::string_view host_waits_in();
 
 // One line per stream that still has operations: its number, the operation at its head and for how long it has been

@@ -28,7 +28,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-// Of a table's line, from 0 on.
+// The cells of a table's line, counted from 0.
 std::vector<std::string> row(const std::string& table, int line) {
   std::istringstream in(table);
   std::string text;

@@ -1,4 +1,4 @@
-// What a rank sends, receives and awaits, and what it says of it, with peers that the test plays.
+// The messages that a rank sends, receives and awaits, and its words about them, with peers that the test plays.
 #include "pipeline/train/executor.h"
 
 #include <gtest/gtest.h>
