@@ -12,8 +12,8 @@
 
 #include "kernels/device.h"
 #include "model/optimizer.h"
+#include "pipeline/schedule/rank_order.h"
 #include "pipeline/simulate/simulator.h"
-#include "pipeline/train/groups.h"
 
 namespace train_gpt {
 

@@ -188,8 +188,8 @@ Session::Session(const Options& options) : before_mpi_(options) {
     }
     const char* neighbours =
         options.batch.rank_order == RankOrder::replicas ? " (neighbours: the replicas of a stage)" : "";
-    resources_ = counted(host_.ranks, "rank") + " on this host" + neighbours + " x " + counted(threads, "thread") + " on " +
-                 counted(cores, "core") + "; " +
+    resources_ = counted(host_.ranks, "rank") + " on this host" + neighbours + " x " + counted(threads, "thread") +
+                 " on " + counted(cores, "core") + "; " +
                  (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
     if (timed_) return;
     if (options.device.device == DeviceKind::automatic && !everywhere_gpus) {

@@ -17,12 +17,6 @@ Layout make_layout(int ranks, int data_parallel) {
   return {.data = data_parallel, .pipeline = ranks / data_parallel};
 }
 
-int rank_in_order(int rank, int ranks, int data_parallel, RankOrder order) {
-  if (order == RankOrder::pipeline || ranks % data_parallel != 0) return rank;  // make_layout() will refuse
-  const int replica = rank % data_parallel, of_pipeline = rank / data_parallel;
-  return replica * (ranks / data_parallel) + of_pipeline;
-}
-
 bool Groups::owns_parameters() const { return replica() == 0 && is_first_of_mirrored(); }
 
 Communicator* Groups::tied_to(int peer) const {

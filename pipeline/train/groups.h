@@ -1,7 +1,6 @@
 // Groups of ranks. They all come from one Layout; nothing else splits the ranks of a job.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "kernels/communicator.h"
@@ -20,14 +19,6 @@ struct Layout {
 
 // Throws std::invalid_argument naming --data-parallel unless the ranks of the job divide into d pipelines.
 Layout make_layout(int ranks, int data_parallel);
-
-// Which ranks are neighbours, as the launcher numbers them: it fills one host after the other. Messages between stages
-// follow each other all through a step, and each is waited for; what replicas exchange is more, comes once and goes on
-// beside actions. Hence by default a pipeline keeps to one host, as far as that has room for it.
-enum class RankOrder : std::uint8_t { pipeline, replicas };
-
-// The rank of the job that the launcher's `rank` of `ranks` is.
-int rank_in_order(int rank, int ranks, int data_parallel, RankOrder order);
 
 struct Groups {
   Layout layout;

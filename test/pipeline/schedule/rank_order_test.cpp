@@ -1,5 +1,5 @@
 // Which rank of the job a process is.
-#include "pipeline/train/groups.h"
+#include "pipeline/schedule/rank_order.h"
 
 #include <gtest/gtest.h>
 
