@@ -274,23 +274,34 @@ void expect_whole_when_read(const RankPlan& rank, const std::vector<Action>& lis
   }
 }
 
+void expect_whole_in_every_list(const Plan& plan, const RankPlan& rank) {
+  ASSERT_TRUE(rank.parameter_windows) << plan.request.schedule.name;
+  expect_whole_when_read(rank, plan.request.schedule.actions(rank.rank), rank.parameter_windows->training);
+  expect_whole_when_read(rank, plan.validation.actions(rank.rank), rank.parameter_windows->validation);
+  expect_whole_when_read(rank, plan.generation.actions(rank.rank), rank.parameter_windows->generation);
+}
+
 TEST(Windows, ParametersAreWholeWhenTheyAreRead) {
-  int with_windows = 0;
   for (const auto& [schedule, p, v] :
        {std::tuple{"breadth-first", 1, 24}, std::tuple{"breadth-first", 2, 8}, std::tuple{"interleaved", 2, 8},
         std::tuple{"interleaved-zb", 3, 4}, std::tuple{"zb-v", 2, 0}, std::tuple{"1f1b", 3, 0}}) {
     PlanRequest request = request_of(schedule, p, 4, 3, v);
     request.precision = Precision::bf16;  // with working parameters of their own windows always pay
     const Plan plan = make_plan(request);
-    for (const RankPlan& rank : plan.ranks) {
-      ASSERT_TRUE(rank.parameter_windows) << schedule;
-      ++with_windows;
-      expect_whole_when_read(rank, plan.request.schedule.actions(rank.rank), rank.parameter_windows->training);
-      expect_whole_when_read(rank, plan.validation.actions(rank.rank), rank.parameter_windows->validation);
-      expect_whole_when_read(rank, plan.generation.actions(rank.rank), rank.parameter_windows->generation);
-    }
+    for (const RankPlan& rank : plan.ranks) expect_whole_in_every_list(plan, rank);
   }
-  EXPECT_EQ(with_windows, 13);
+}
+
+// A stage that is a shard of a tied head alone reads nothing but what the stage before it reads as well. The rest of
+// that one is let go meanwhile, and not gathered again before.
+TEST(Windows, HoldBesideAStageWithoutParametersOfItsOwn) {
+  PlanRequest request = request_of("breadth-first", 1, 4, 3, 5);
+  request.precision = Precision::bf16;
+  request.model.vocab = 5000;  // three shards
+  request.partition = {6, 6, 6, 7, 1};
+  const Plan plan = make_plan(request);
+  ASSERT_TRUE(plan.ranks[0].parameter_windows && plan.ranks[0].parameter_windows->per_use);
+  expect_whole_in_every_list(plan, plan.ranks[0]);
 }
 
 // A rank that computes one unit after the other has two of them whole: the one that computes, and the next.
