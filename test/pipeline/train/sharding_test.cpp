@@ -11,6 +11,7 @@
 #include "pipeline/plan/shards.h"
 #include "pipeline/plan/windows.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/train/trainer.h"
 #include "test/model/temporary_folder.h"
 #include "test/pipeline/expect_equal.h"
 #include "test/pipeline/train/training_runs.h"
@@ -52,16 +53,67 @@ TEST(Sharding, KeepsTheBitsOfOneRankUnderEverySchedule) {
   expect({.schedule = "1f1b", .ranks = 2, .replicas = 2, .optimistic = true});
 }
 
-// One micro-batch after the other through units that are gathered for each: what takes part is whole at the right time
-// in whatever order messages arrive.
-TEST(Sharding, WindowsHoldUnderDelays) {
-  TrainingRun run{.schedule = "breadth-first", .ranks = 2, .chunks = 4, .replicas = 2, .micro_batches = 3};
-  run.validate_every = 1;
-  const Outcome expected = train(run);
+// Of so many units that windows pay, on every rank.
+TrainingRun in_windows(TrainingRun run) {
+  run.layers = 11;
+  run.schedule = "breadth-first";
+  run.chunks = 24 / run.ranks;
   run.zero = 3;
-  for (int seed = 0; seed < 3; ++seed) {
-    expect_equal(train(run, {.message = 1, .receive = 1, .action = 0.5 + seed}), expected, std::to_string(seed));
+  run.before_training = [](Trainer& trainer) {
+    EXPECT_TRUE(trainer.memory().plan().parameter_windows);
+    EXPECT_TRUE(trainer.memory().plan().gradient_windows);
+  };
+  return run;
+}
+
+// Validation and the hash come between steps; what takes part is whole at the right time in whatever order messages
+// arrive.
+TEST(Sharding, WindowsKeepTheBitsOfOneRank) {
+  TrainingRun run{.micro_batches = 8, .groups = 4, .steps = 5, .validate_every = 2, .layers = 11};
+  run.hash_every_step = true;
+  const Outcome one = train(run);
+  const auto expect = [&](int ranks, int replicas, const Delays& delays) {
+    TrainingRun sharded = run;
+    sharded.ranks = ranks;
+    sharded.replicas = replicas;
+    sharded.micro_batches = 8 / replicas;
+    expect_equal(train(in_windows(sharded), delays), one, std::to_string(ranks) + " x " + std::to_string(replicas));
+  };
+  expect(1, 2, {});
+  expect(1, 4, {});
+  expect(2, 2, {});
+  expect(3, 2, {});
+  expect(1, 4, {.message = 0.5, .receive = 0.5, .action = 0.5});
+  expect(2, 2, {.message = 0.5, .receive = 0.5, .action = 0.5});
+}
+
+TEST(Sharding, WindowsKeepTheBitsOfMuonAndOfUntiedModels) {
+  for (const bool tied : {false, true}) {
+    const OptimizerKind optimizer = tied ? OptimizerKind::muon : OptimizerKind::adamw;
+    TrainingRun run{.micro_batches = 8, .groups = 4, .tied = tied, .optimizer = optimizer, .layers = 11};
+    const Outcome one = train(run);
+    run.replicas = 2;
+    run.micro_batches = 4;
+    expect_equal(train(in_windows(run)), one, tied ? "muon" : "untied");
   }
+}
+
+TEST(Sharding, CheckpointsComeFromPieces) {
+  const TemporaryFolder folder;
+  const TrainingRun whole{.micro_batches = 8, .groups = 4, .steps = 4, .layers = 11};
+  TrainingRun first = whole;
+  first.replicas = 4;
+  first.micro_batches = 2;
+  first.stop_after = 2;
+  first.save_to = folder.file(".");
+  train(in_windows(first));
+  TrainingRun second = whole;
+  second.ranks = 2;
+  second.replicas = 2;
+  second.micro_batches = 4;
+  second.first_step = 2;
+  second.resume_from = folder.file(".");
+  EXPECT_EQ(train(in_windows(second)).hash, train(whole).hash);
 }
 
 TEST(Sharding, CutsTensorsOfSeveralAtoms) {
