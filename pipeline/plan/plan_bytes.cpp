@@ -162,11 +162,9 @@ std::string zero_lines(const Plan& plan) {
     if (plan.request.zero >= zero && !ranks.empty()) lines += "--zero: on " + ranks + " " + what + "\n";
   };
   say(2, ranks_text(plan, [](const RankPlan& rank) { return !rank.gradient_windows; }),
-      "gradients stay whole from step to step: the first W of every stage comes before the last of most others, so "
-      "that "
-      "nothing is gained");
+      "gradients stay whole: so many stages are between their first and last W at once that nothing is gained");
   say(3, ranks_text(plan, [](const RankPlan& rank) { return !rank.parameter_windows; }),
-      "parameters stay whole: all stages are in use at once, so that nothing is gained");
+      "parameters stay whole: so many stages are in use at once that nothing is gained");
   say(3,
       ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && rank.parameter_windows->per_use; }),
       "parameters are gathered for each run of actions of their stage");
