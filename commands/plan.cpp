@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/checkpoint_copies.h"
 #include "commands/run/log_events.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
@@ -132,6 +133,15 @@ std::string prediction(const Choice& choice, const CostModel& costs, bool measur
   return lines + "\n" + kPlanWords;
 }
 
+// The copies that `train` makes, as far as they are known without the hosts' memory. Returns what people should know.
+std::string plan_copies(const Options& options, Plan& plan) {
+  if (options.device.device == DeviceKind::timed) return "";
+  const bool in_limit = options.device.device != DeviceKind::cuda;  // those of GPUs are in their host's memory
+  if (!copies_fit(plan, in_limit ? options.pipeline.memory_limit : 0)) return without_copies(plan);
+  add_copies(plan);
+  return "";
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
@@ -150,8 +160,9 @@ int run_plan(const Options& options) {
   ChoiceRequest request = choice_request(options, base, schedule, p, costs);
   SearchWatch watch(options.pipeline.search_seconds);
   request.search_progress = watch.progress();
-  const Choice choice = choose(request);
+  Choice choice = choose(request);
   check_memory_limit(choice.plan, request, options.pipeline.memory_limit);
+  const std::string notice = plan_copies(options, choice.plan);
   if (options.plan_json) {
     std::printf("%s\n", line_of(plan_event(choice.plan, choice.predicted, choice.uniform_makespan)).c_str());
     return 0;
@@ -160,6 +171,7 @@ int run_plan(const Options& options) {
   if (!choice.schedule_reason.empty()) std::printf("%s\n", choice.schedule_reason.c_str());
   std::printf("%s\n\n%s\n%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
               prediction(choice, costs, profile.has_value()).c_str());
+  if (!notice.empty()) std::printf("note: %s\n", notice.c_str());
   if (options.device.device == DeviceKind::cuda) std::printf("%s\n", multiprocessor_line(choice.plan).c_str());
   if (!schedule && !costs.given) std::printf("\n%s", split_table(request).c_str());
   return 0;

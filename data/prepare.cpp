@@ -173,24 +173,33 @@ class Preparation {
                            .val_tokens = validation_.total(),
                            .documents = batches_.place().document - journal_.empty,
                            .empty = journal_.empty,
+                           .unknown = unknown(),
                            .files = {}};
     if (summary.train_tokens == 0) {
       throw std::invalid_argument("there is no text: all " + std::to_string(summary.empty) +
                                   " files are empty; 0 tokens, nothing written");
     }
-    train_.finish();
-    validation_.finish();
+    const std::string unknown = ranges_of(summary.unknown.seen());
+    train_.finish(unknown);
+    validation_.finish(unknown);
     summary.files = train_.files();
     summary.files.insert(summary.files.end(), validation_.files().begin(), validation_.files().end());
     return summary;
   }
 
  private:
+  UnknownCharacters unknown() const {
+    UnknownCharacters all = journal_.unknown;
+    for (const Encoder& encoder : encoders_) all.add(encoder.unknown());
+    return all;
+  }
+
   Manifest manifest_of(const Tokenizer& tokenizer) const {
     return {.tokenizer = request_.tokenizer_file,
             .vocab = tokenizer.size(),
             .end_of_text = tokenizer.end_of_text(),
-            .documents = {}};
+            .documents = {},
+            .unknown = {}};
   }
 
   const std::string& file_of(const Document& document) const { return request_.text_files[document.place.file]; }
@@ -247,6 +256,7 @@ class Preparation {
     journal_.place = batches_.place();
     journal_.train = train_.flush();
     journal_.validation = validation_.flush();
+    journal_.unknown = unknown();
     write_journal(journal_path(request_), journal_);
   }
 

@@ -119,6 +119,7 @@ void TrainingRun::install_hooks() {
   trainer->set_votes([this] {
     Votes votes = stopping.votes();
     votes[kSavingIsReady] = background && background->ready() ? 1 : 0;
+    votes[kFolderIsLost] = session.is_first() && inputs.folder != nullptr && inputs.folder->is_lost() ? 1 : 0;
     return votes;
   });
   ActionDelays delays(session.delays(), session.world().rank());

@@ -166,8 +166,9 @@ struct RankPlan {
   MicroBatches losses;             // those whose losses it computes: it has the last part
   bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
-  std::int64_t copy_bytes = 0;     // of parameters and moments in the host's memory, for checkpoints; 0: no copy
-  int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
+  std::int64_t copy_bytes =
+      0;                       // of what it writes to checkpoints, in the host's memory; replicas after the first: none
+  int live_micro_batches = 0;  // most (stage, micro-batch) pairs between F and W at once
 
   const StagePlan& stage_plan(int stage) const;
   std::int64_t bytes_of(MemoryUse use) const;  // of all its lines
@@ -197,8 +198,13 @@ struct UnitRange {
 };
 std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& partition);
 
-// What a copy of a rank's parameters and moments takes. All that a plan decides is decided without it.
-std::int64_t copy_bytes_of(const RankPlan& rank);
+// True for the first of two mirrored ranks of a bidirectional schedule, and for every rank of another: one of each pair
+// counts parameters and writes them.
+bool is_first_of_mirrored(const PlanRequest& request, int rank);
+
+// What a copy of the parameters and moments takes that a rank of the first replica writes to checkpoints. All that a
+// plan decides is decided without it.
+std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank);
 
 // The table printed before training: one column per rank (ranks that are alike share one), one row per kind of memory.
 std::string memory_table(const Plan& plan);

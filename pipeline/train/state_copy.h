@@ -18,6 +18,8 @@ class StateCopy {
   // Throws std::runtime_error where the host has no such memory.
   StateCopy(Device& device, const RankMemory& memory, const ModelConfig& model, bool owns);
 
+  // Of its memory.
+  std::int64_t bytes() const { return bytes_ ? memory_.plan().copy_bytes : 0; }
   // On the rank's own thread, between two steps.
   void take(bool moments);
   // This rank's part of files that create_model_file() and create_optimizer_file() made, on the disk when it returns.
