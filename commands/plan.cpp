@@ -20,13 +20,6 @@
 namespace train_gpt {
 namespace {
 
-constexpr const char* kPlanWords =
-    "bubble: idle share of ranks x time from the first action to the last; span bubble: the same, each rank from its "
-    "own\n"
-    "first action to its own last. F forward, I and W the two halves of the backward (gradients of inputs, of "
-    "weights);\n"
-    "F..I, F..W, I..W: memory held from the one to the other, with the number of buffers (slots) in brackets\n";
-
 // p: --stages, else the schedule file's, else the number of ranks that a profile was measured on.
 int pipeline_ranks(const Options& options, const std::optional<Profile>& profile) {
   if (options.costs.stages > 0) return options.costs.stages;
@@ -130,7 +123,7 @@ std::string prediction(const Choice& choice, const CostModel& costs, bool measur
         "\nThese ms only compare: nothing was measured, F of an average rank is set to 1 ms. `train_gpt profile` "
         "measures.";
   }
-  return lines + "\n" + kPlanWords;
+  return lines + "\n" + kPlanWords + "\n";
 }
 
 // The copies that `train` makes, as far as they are known without the hosts' memory. Returns what people should know.

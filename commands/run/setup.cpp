@@ -236,6 +236,13 @@ void require_finite(Session& session, Trainer& trainer, const std::string& sourc
   });
 }
 
+const char* const kPlanWords =
+    "bubble: idle share of ranks x time from the first action to the last; span bubble: the same, each rank from its "
+    "own\n"
+    "first action to its own last. F forward, I and W the two halves of the backward (gradients of inputs, of "
+    "weights);\n"
+    "F..I, F..W, I..W: memory held from the one to the other, with the number of buffers (slots) in brackets";
+
 std::string model_line(const ModelConfig& model, const BatchShape& batch) {
   return "model: " + counted(model.layers, "layer") + ", " + counted(model.heads, "head") + ", hidden " +
          std::to_string(model.hidden) + ", vocabulary " + std::to_string(model.vocab) +

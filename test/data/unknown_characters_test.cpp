@@ -82,7 +82,8 @@ TEST(UnknownCharacters, OfAllTextsAreInTheSummary) {
 // What an interrupted preparation has seen stays known.
 TEST(UnknownCharacters, AreRememberedByTheJournal) {
   const TemporaryFolder folder;
-  PrepareJournal journal{.request = "r", .unknown = UnknownCharacters(kNobodys)};
+  PrepareJournal journal;
+  journal.unknown = UnknownCharacters(kNobodys);
   write_journal(folder / "journal", journal);
   const auto read = read_journal(folder / "journal");
   ASSERT_TRUE(read);
