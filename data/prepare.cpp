@@ -105,6 +105,8 @@ class BatchReader {
     return !batch.documents.empty();
   }
 
+  // For when a batch is done with.
+  void forget() { reader_.forget_before(place()); }
   // The index of the document after the batch.
   DocumentPlace place() const { return waiting_ ? waiting_->place : reader_.place(); }
   const DocumentReader& documents() const { return reader_; }
@@ -154,6 +156,7 @@ class Preparation {
           encode(batch);
         }
         require_whole(batch);
+        batches_.forget();
         const bool stopping = hooks_.stop && hooks_.stop();
         if (!stopping && std::chrono::steady_clock::now() - last < kJournalEvery) continue;
         write_down();
@@ -242,10 +245,12 @@ class Preparation {
   void encode_long_part(TokenShards& shards, const Document& document, std::string_view text) {
     if (text.empty()) return;
     shards.begin_document(file_of(document));
+    auto done = static_cast<std::size_t>(text.data() - document.file->text().data());
     encode_long_text(
         text, encoders_,
         [&](std::span<const std::int32_t> ids, std::size_t bytes) {
           shards.append(ids);
+          document.file->forget_before(done += bytes);
           meter_.add(static_cast<std::int64_t>(bytes));
           meter_.check_stop();
         },
@@ -336,7 +341,7 @@ Vocabulary learn_from_texts(const PrepareRequest& request, std::int64_t size, co
   BatchReader batches(request, {});
   try {
     Meter meter(check_texts(request.text_files, {}), hooks);
-    for (Batch batch; batches.next(batch); meter.add(batch.bytes)) {
+    for (Batch batch; batches.next(batch); meter.add(batch.bytes), batches.forget()) {
       meter.check_stop();
       if (batch.is_long) {
         const Document& document = batch.documents.front();

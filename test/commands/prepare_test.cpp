@@ -108,7 +108,7 @@ TEST(PrepareCommand, ListsCharactersThatAreNewerThanItsTables) {
     if (!listed) continue;
     EXPECT_NE(said.find(folder / "mine/val.bin.json lists them all"), std::string::npos) << said;
     for (const char* file : {"mine/train.bin.json", "mine/val.bin.json"}) {
-      const std::string manifest = read_bytes(folder / file);
+      const std::string manifest = test::read_bytes(folder / file);
       EXPECT_NE(manifest.find("\"unknown_characters\": \"U+0378..U+0379, U+05CD\""), std::string::npos) << manifest;
     }
   }

@@ -106,7 +106,7 @@ truncate -s 2199999999 "$work/data/stories.txt"
 expect "stories, too short" 1 "has 2199999999 bytes, but should have 2200000000 to 2300000000"
 rm "$work/data/stories.txt"
 truncate -s 2227753162 "$work/data/stories.txt.part"
-expect "stories" 0 "400 documents" "train --data $work/data --model d6"
+expect "stories" 0 "401 documents" "train --data $work/data --model d6"
 for file in train.bin val.bin tokenizer.json; do check "stories: $file" "$([ -s "$work/data/$file" ] && echo 1 || echo 0)"; done
 rm -r "$work/data"
 

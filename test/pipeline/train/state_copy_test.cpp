@@ -15,8 +15,8 @@ namespace {
 std::vector<std::int64_t> copies_of(const std::string& schedule, int ranks, int replicas) {
   PlanRequest request;
   request.model = {.layers = 3, .heads = 2, .hidden = 8, .vocab = 257, .max_seq_len = 16};
-  request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 4, .replicas = replicas};
-  request.schedule = make_schedule({.name = schedule, .ranks = ranks, .micro_batches = 4});
+  request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 8, .replicas = replicas};
+  request.schedule = make_schedule({.name = schedule, .ranks = ranks, .micro_batches = 8});
   request.batch.groups = replicas * request.directions();
   request.partition = uniform_partition(request.model, request.schedule.placement.depth());
   Plan plan = make_plan(request);
