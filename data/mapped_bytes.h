@@ -19,7 +19,8 @@ class MappedBytes {
   MappedBytes& operator=(MappedBytes&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // What lies wholly within [begin, end) need not stay in memory; it is read again where it is looked at.
+  // What comes before `end`, of which pages before `begin` are gone already, need not stay in memory; it is read again
+  // where it is looked at.
   void forget(std::size_t begin, std::size_t end) const;
   // Ask when you have read: what came before may be zeros instead.
   bool cut_off() const;
