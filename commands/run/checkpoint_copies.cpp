@@ -7,18 +7,18 @@
 namespace train_gpt {
 
 void add_copies(Plan& plan) {
-  for (RankPlan& rank : plan.ranks) rank.copy_bytes = copy_bytes_of(plan.request, rank);
+  for (RankPlan& rank : plan.ranks) rank.copy_bytes = copy_bytes_of(plan.request, rank, /*replica=*/0);
 }
 
 std::int64_t largest_copy(const Plan& plan) {
   std::int64_t most = 0;
-  for (const RankPlan& rank : plan.ranks) most = std::max(most, copy_bytes_of(plan.request, rank));
+  for (const RankPlan& rank : plan.ranks) most = std::max(most, copy_bytes_of(plan.request, rank, /*replica=*/0));
   return most;
 }
 
 bool copies_fit(const Plan& plan, std::int64_t limit) {
   return limit == 0 || std::all_of(plan.ranks.begin(), plan.ranks.end(), [&](const RankPlan& rank) {
-           return rank.total_bytes() + copy_bytes_of(plan.request, rank) <= limit;
+           return rank.total_bytes() + copy_bytes_of(plan.request, rank, 0) <= limit;
          });
 }
 

@@ -38,8 +38,7 @@ bool host_has_room(const Session& session, const Plan& plan) {
   for (const int member : session.host().members) {
     const auto place = static_cast<std::size_t>(member);
     const RankPlan& rank = plan.ranks[place % plan.ranks.size()];
-    const bool first_replica = place < plan.ranks.size();  // which writes
-    if (first_replica) copies += copy_bytes_of(plan.request, rank);
+    copies += copy_bytes_of(plan.request, rank, static_cast<int>(place / plan.ranks.size()));
     plans += rank.total_bytes();
   }
   if (session.on_gpus()) return copies <= session.memory_of_host() / kPartForCopies;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "model/optimizer.h"
+#include "pipeline/plan/shards.h"
 
 namespace train_gpt {
 namespace {
@@ -30,8 +31,8 @@ const char* line_name(MemoryUse use) {
                                                                   "parameters, spare",
                                                                   "gradients",
                                                                   "gradients, pending sums",
-                                                                  "AdamW first moment",
-                                                                  "AdamW second moment",
+                                                                  "first moment",
+                                                                  "second moment",
                                                                   "",
                                                                   "message buffers",
                                                                   "keys and values",
@@ -80,8 +81,10 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
     line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
     line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
-    line(MemoryUse::first_moment, plan.layout.elements * kFloat);
-    line(MemoryUse::second_moment, plan.layout.elements * kFloat);
+    const bool zero = request.zero > 0;
+    line(MemoryUse::first_moment, (zero ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
+    line(MemoryUse::second_moment,
+         (zero ? second_shard_elements(plan.sections) : plan.layout.second_elements) * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {
     const Pool& pool = plan.pools[i];
@@ -119,9 +122,9 @@ bool is_first_of_mirrored(const PlanRequest& request, int rank) {
   return request.directions() == 1 || rank < request.schedule.ranks - rank;
 }
 
-std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank) {
-  if (!is_first_of_mirrored(request, rank.rank)) return 0;
-  return rank.bytes_of(MemoryUse::parameters) + rank.bytes_of(MemoryUse::first_moment) +
+std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank, int replica) {
+  if (!is_first_of_mirrored(request, rank.rank) || (replica > 0 && request.zero == 0)) return 0;
+  return (replica == 0 ? rank.bytes_of(MemoryUse::parameters) : 0) + rank.bytes_of(MemoryUse::first_moment) +
          rank.bytes_of(MemoryUse::second_moment);
 }
 
@@ -176,8 +179,8 @@ std::string memory_table(const Plan& plan) {
     row("checkpoint copy, on host",
         [](const RankPlan& r) { return r.copy_bytes > 0 ? format_bytes(r.copy_bytes) : "-"; });
     if (plan.request.batch.replicas > 1) {
-      table += "Only the first of the " + std::to_string(plan.request.batch.replicas) +
-               " replicas writes checkpoints and has such copies.\n";
+      table += "Such copies has the first of the " + std::to_string(plan.request.batch.replicas) + " replicas; the " +
+               (plan.request.zero > 0 ? "others copy their part of the moments alone.\n" : "others write nothing.\n");
     }
   }
   if (columns < plan.ranks.size()) {

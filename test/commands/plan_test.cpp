@@ -91,7 +91,7 @@ TEST(PlanCommand, ShowsTheCopiesFromWhichTrainWritesCheckpoints) {
   const std::string copy = row(planned.output, "checkpoint copy, on host");
   EXPECT_NE(copy, "") << planned.output;
   EXPECT_EQ(copy, row(trained.output, "checkpoint copy, on host")) << trained.output;
-  EXPECT_EQ(count(planned.output, "Only the first of the 2 replicas"), 1) << planned.output;
+  EXPECT_EQ(count(planned.output, "Such copies has the first of the 2 replicas"), 1) << planned.output;
 
   const Json ranks = plan_of(" --stages 2" + sizes).at("ranks");
   std::int64_t most = 0;

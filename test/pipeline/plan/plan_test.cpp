@@ -180,7 +180,7 @@ TEST(MemoryTable, SaysWhichReplicaHasCopies) {
     plan.ranks[0].copy_bytes = 3 << 20;
     const std::string table = memory_table(plan);
     EXPECT_NE(table.find("checkpoint copy, on host           3.0 MiB               -\n"), std::string::npos) << table;
-    const bool said = table.find("Only the first of the 2 replicas writes checkpoints") != std::string::npos;
+    const bool said = table.find("Such copies has the first of the 2 replicas; the others write nothing") != std::string::npos;
     EXPECT_EQ(said, replicas == 2) << table;
   }
 }

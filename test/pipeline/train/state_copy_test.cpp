@@ -6,39 +6,40 @@
 
 #include "kernels/local_communicator.h"
 #include "pipeline/schedule/catalog.h"
-#include "pipeline/train/groups.h"
+#include "pipeline/train/trainer.h"
 
 namespace train_gpt::test {
 namespace {
 
 // Bytes that the copies of all ranks of the job have, by rank.
-std::vector<std::int64_t> copies_of(const std::string& schedule, int ranks, int replicas) {
+std::vector<std::int64_t> copies_of(const std::string& schedule, int ranks, int replicas, int zero) {
   PlanRequest request;
   request.model = {.layers = 3, .heads = 2, .hidden = 8, .vocab = 257, .max_seq_len = 16};
   request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 8, .replicas = replicas};
   request.schedule = make_schedule({.name = schedule, .ranks = ranks, .micro_batches = 8});
   request.batch.groups = replicas * request.directions();
   request.partition = uniform_partition(request.model, request.schedule.placement.depth());
+  request.zero = zero;
   Plan plan = make_plan(request);
-  for (RankPlan& rank : plan.ranks) rank.copy_bytes = copy_bytes_of(plan.request, rank);
+  for (RankPlan& rank : plan.ranks) rank.copy_bytes = copy_bytes_of(plan.request, rank, 0);
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks * replicas), -1);
   run_local_ranks(ranks * replicas, [&](Communicator& world) {
     const std::unique_ptr<Device> device = make_cpu_device(1);
-    const Groups groups = make_groups(world, {.data = replicas, .pipeline = ranks}, plan);
-    const RankMemory memory(*device, plan, groups.rank());
-    const StateCopy copy(*device, memory, request.model, groups.owns_parameters());
-    const std::int64_t planned =
-        groups.replica() == 0 ? plan.ranks[static_cast<std::size_t>(groups.rank())].copy_bytes : 0;
-    EXPECT_EQ(copy.bytes(), planned) << schedule << ", rank " << world.rank() << " of " << world.size();
-    const std::int64_t state = 3 * memory.plan().bytes_of(MemoryUse::parameters);
-    EXPECT_EQ(copy.bytes(), groups.owns_parameters() ? state : 0) << schedule << ", rank " << world.rank();
-    bytes[static_cast<std::size_t>(world.rank())] = copy.bytes();
+    Groups groups = make_groups(world, {.data = replicas, .pipeline = ranks}, plan);
+    Trainer trainer(*device, groups, plan, {});
+    const StateCopy copy(*device, trainer, request.model);
+    const RankPlan& rank = plan.ranks[static_cast<std::size_t>(groups.rank())];
+    EXPECT_EQ(copy.size(), copy_bytes_of(plan.request, rank, groups.replica())) << schedule << ", " << world.rank();
+    const std::int64_t moments = rank.bytes_of(MemoryUse::first_moment) + rank.bytes_of(MemoryUse::second_moment);
+    const std::int64_t state = rank.bytes_of(MemoryUse::parameters) + moments;
+    EXPECT_TRUE(copy.size() == 0 || copy.size() == state || copy.size() == moments) << world.rank();
+    bytes[static_cast<std::size_t>(world.rank())] = copy.size();
   });
   return bytes;
 }
 
 TEST(StateCopy, IsThatOfTheFirstReplica) {
-  const std::vector<std::int64_t> bytes = copies_of("1f1b", 2, 2);
+  const std::vector<std::int64_t> bytes = copies_of("1f1b", 2, 2, /*zero=*/0);
   EXPECT_GT(bytes[0], 0);
   EXPECT_GT(bytes[1], 0);
   EXPECT_EQ(bytes[2], 0);
@@ -46,8 +47,17 @@ TEST(StateCopy, IsThatOfTheFirstReplica) {
 }
 
 TEST(StateCopy, IsThatOfOneOfTwoMirroredRanks) {
-  const std::vector<std::int64_t> bytes = copies_of("dualpipe", 4, 2);
+  const std::vector<std::int64_t> bytes = copies_of("dualpipe", 4, 2, /*zero=*/0);
   for (std::size_t rank = 0; rank < bytes.size(); ++rank) EXPECT_EQ(bytes[rank] > 0, rank < 2) << rank;
+}
+
+// Each replica has a part of the moments, the first the parameters beside it.
+TEST(StateCopy, IsInPartThatOfAllReplicasThatShareMomentsOut) {
+  const std::vector<std::int64_t> bytes = copies_of("1f1b", 2, 2, /*zero=*/1);
+  EXPECT_GT(bytes[2], 0);
+  EXPECT_GT(bytes[0], bytes[2]);
+  EXPECT_GT(bytes[1], bytes[3]);
+  EXPECT_LT(bytes[2], copies_of("1f1b", 2, 2, /*zero=*/0)[0] * 2 / 3) << "less than whole moments";
 }
 
 }  // namespace
