@@ -167,7 +167,7 @@ TEST(Prepare, TextThatWasReadLeavesMemory) {
     prepare(request, Tokenizer(byte_vocabulary()),
             {[&](std::int64_t, std::int64_t) { most = std::max(most, mapped_in_memory() - before); }, {}});
     EXPECT_GT(most, 0) << name;
-    EXPECT_LT(most, 4 * kMega) << name << ": a batch is one";
+    EXPECT_LT(most, 10 * kMega) << name << ": a batch is one, the system's pages may be two each";
   }
 }
 
