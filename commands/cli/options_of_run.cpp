@@ -7,7 +7,7 @@ namespace {
 using Value = OptionValue;
 
 void set_checkpoint_every(Options& o, const Value& v) {
-  const bool steps = !v.raw().empty() && v.raw().find_first_not_of("0123456789") == std::string::npos;
+  const bool steps = !v.is_time();
   o.run.checkpoint_every = steps ? v.integer<std::int64_t>(0, kLargestSteps) : 0;
   o.run.checkpoint_seconds = steps ? 0 : v.seconds(1, kLargestTime);
 }
