@@ -1,5 +1,5 @@
 // A file mapped into memory for reading. Where it is cut off meanwhile - a copy that starts again, a sync tool - the
-// system ends a program that reads behind the new end; here such bytes read as zeros, and cut_off() says so.
+// system ends a program that reads past the new end; here such bytes read as zeros, and cut_off() says so.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class MappedBytes {
   // What comes before `end`, of which pages before `begin` are gone already, need not stay in memory; it is read again
   // where it is looked at.
   void forget(std::size_t begin, std::size_t end) const;
-  // Ask when you have read: what came before may be zeros instead.
+  // To be asked after reading: what was read may be zeros instead.
   bool cut_off() const;
 
  private:

@@ -1,6 +1,6 @@
-// A bit that flipped somewhere in what a run left: refused, passed over, or without effect. Of the text of manifests
-// every byte takes every value in checkpoint_manifest_test.cpp. That a refusal takes no time to speak of is counted:
-// in allocations and in bytes read.
+// A bit that flipped somewhere in a run's files: they are refused, passed over, or read as before. (Every byte of the
+// text of a manifest takes every value in checkpoint_manifest_test.cpp.) That a refusal takes no time to speak of is
+// counted: in allocations and in bytes read.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
