@@ -80,7 +80,7 @@ std::string manifest_text(const Manifest& manifest) {
                      {"tokens", manifest.tokens},
                      {"documents", documents}};
   if (!manifest.unknown.empty()) root["unknown_characters"] = manifest.unknown;
-  // File names may hold bytes that are no UTF-8, JSON may not.
+  // File names may hold bytes that are not UTF-8, JSON may not.
   return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

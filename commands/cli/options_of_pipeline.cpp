@@ -187,6 +187,9 @@ std::vector<OptionSpec> cost_options() {
          o.costs.given = true;
          o.costs.costs.send_slowdown = v.number(0, kLargestCost);
        }},
+      {"cost-reduction", "MS", nullptr, kSimulate | kTrain,
+       "ms of reducing a rank's gradients over replicas; each of its stages takes 1/v, as soon as its last W is done",
+       [](Options& o, const Value& v) { o.costs.reduction = v.milliseconds(0, kLargestCost); }},
       {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
        [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};
 }
