@@ -125,7 +125,7 @@ bool reads(const RankPlan& rank, const Section& section, const Action& action) {
 
 // The runs of actions for which a section is whole.
 std::vector<Stretch> runs_of(const RankPlan& rank, const Section& section, const std::vector<Action>& list,
-                              bool per_use) {
+                             bool per_use) {
   std::vector<Stretch> runs;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!reads(rank, section, list[i])) continue;
