@@ -113,8 +113,9 @@ train_gpt: $(BUILD)/train_gpt
 # ---- tests: one GoogleTest binary per folder of test/, each with a time limit that names the test that hangs -------------
 SUITES := kernels model data pipeline commands
 TIME_LIMIT := $(BUILD)/test/time_limit.o
+COUNTING := pipeline commands
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(TIME_LIMIT) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(TIME_LIMIT) $$(if $$(filter $(1),$(COUNTING)),$(BUILD)/test/counted_allocations.o) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
 	@echo "  link $$@"
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$(filter %.o,$$^) $$(LIBRARY) -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$(1)),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 endef
@@ -154,7 +155,7 @@ check: test check-emulator mutants
 	  'scripts/check_clock.sh $(BUILD)/train_gpt' '$(FUZZ_CHECK)' \
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
-	  'test/scripts/get_data_test.sh' \
+	  'test/scripts/get_data_test.sh ./train_gpt' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  "$(BUILD)/test_pipeline --gtest_also_run_disabled_tests --gtest_filter='SearchProperties.DISABLED_*'" \

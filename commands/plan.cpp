@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/checkpoint_copies.h"
 #include "commands/run/log_events.h"
 #include "commands/run/session.h"
 #include "commands/run/setup.h"
@@ -18,13 +19,6 @@
 
 namespace train_gpt {
 namespace {
-
-constexpr const char* kPlanWords =
-    "bubble: idle share of ranks x time from the first action to the last; span bubble: the same, each rank from its "
-    "own\n"
-    "first action to its own last. F forward, I and W the two halves of the backward (gradients of inputs, of "
-    "weights);\n"
-    "F..I, F..W, I..W: memory held from the one to the other, with the number of buffers (slots) in brackets\n";
 
 // p: --stages, else the schedule file's, else the number of ranks that a profile was measured on.
 int pipeline_ranks(const Options& options, const std::optional<Profile>& profile) {
@@ -131,7 +125,16 @@ std::string prediction(const Choice& choice, const CostModel& costs, bool measur
         "\nThese ms only compare: nothing was measured, F of an average rank is set to 1 ms. `train_gpt profile` "
         "measures.";
   }
-  return lines + "\n" + kPlanWords;
+  return lines + "\n" + kPlanWords + "\n";
+}
+
+// The copies that `train` makes, as far as they are known without the hosts' memory. Returns what people should know.
+std::string plan_copies(const Options& options, Plan& plan) {
+  if (options.device.device == DeviceKind::timed) return "";
+  const bool in_limit = options.device.device != DeviceKind::cuda;  // those of GPUs are in their host's memory
+  if (!copies_fit(plan, in_limit ? options.pipeline.memory_limit : 0)) return without_copies(plan);
+  add_copies(plan);
+  return "";
 }
 
 }  // namespace
@@ -152,8 +155,9 @@ int run_plan(const Options& options) {
   ChoiceRequest request = choice_request(options, base, schedule, p, costs);
   SearchWatch watch(options.pipeline.search_seconds);
   request.search_progress = watch.progress();
-  const Choice choice = choose(request);
+  Choice choice = choose(request);
   check_memory_limit(choice.plan, request, options.pipeline.memory_limit);
+  const std::string notice = plan_copies(options, choice.plan);
   if (options.plan_json) {
     std::printf("%s\n", line_of(plan_event(choice.plan, choice.predicted, choice.uniform_makespan)).c_str());
     return 0;
@@ -162,6 +166,7 @@ int run_plan(const Options& options) {
   if (!choice.schedule_reason.empty()) std::printf("%s\n", choice.schedule_reason.c_str());
   std::printf("%s\n\n%s\n%s", partition_table(choice, costs).c_str(), memory_table(choice.plan).c_str(),
               prediction(choice, costs, profile.has_value()).c_str());
+  if (!notice.empty()) std::printf("note: %s\n", notice.c_str());
   if (options.device.device == DeviceKind::cuda) std::printf("%s\n", multiprocessor_line(choice.plan).c_str());
   if (!schedule && !costs.given) std::printf("\n%s", split_table(request).c_str());
   return 0;

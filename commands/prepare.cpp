@@ -114,6 +114,21 @@ void say(const PrepareSummary& summary, const Vocabulary& vocabulary) {
   std::printf("%s\n", printable(text).c_str());
 }
 
+// Which they are, once; all of them are in a manifest.
+void say_unknown(const std::set<char32_t>& unknown, const std::string& manifest) {
+  constexpr std::size_t kMostRanges = 12;
+  if (unknown.empty()) return;
+  const auto number = static_cast<std::int64_t>(unknown.size());
+  const std::string ranges = ranges_of(unknown, kMostRanges);
+  const std::string text = "note: " + counted(number, "character") + " of the text (" + ranges + ") " +
+                           (number == 1 ? "is" : "are") + " newer than the Unicode tables of this machine's PCRE2 (" +
+                           unicode_version() +
+                           "), or nobody's, and cut as symbols: tokenizers with newer tables may give other ids there, "
+                           "and learn other merges. " +
+                           manifest + " lists " + (number == 1 ? "it" : "them all");
+  std::printf("%s\n", printable(text).c_str());
+}
+
 }  // namespace
 
 int run_prepare(const Options& options) {
@@ -146,6 +161,7 @@ int run_prepare(const Options& options) {
   }
   if (summary.resumed) std::printf("went on where an earlier preparation was ended\n");
   say(summary, vocabulary);
+  say_unknown(summary.unknown.seen(), manifest_path(summary.files.back()));
   return 0;
 }
 

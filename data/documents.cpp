@@ -110,6 +110,12 @@ MappedText::MappedText(const std::string& path) : path_(path) {
   }
 }
 
+void MappedText::forget_before(std::size_t end) {
+  if (end <= forgotten_) return;
+  mapped_.forget(forgotten_, end);
+  forgotten_ = end;
+}
+
 void MappedText::require_whole() const {
   if (!mapped_.cut_off()) return;
   throw std::runtime_error("the text '" + path_ + "' was cut off while it was being read: it had " +
@@ -140,6 +146,10 @@ bool DocumentReader::next(Document& document) {
   ++place_.document;
   ++place_.line;
   return true;
+}
+
+void DocumentReader::forget_before(const DocumentPlace& place) {
+  if (file_ && place.file == place_.file) file_->forget_before(place.byte);
 }
 
 std::string_view DocumentReader::text_of(const Document& document, std::string& row_text) const {

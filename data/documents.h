@@ -23,12 +23,15 @@ class MappedText {
   std::string_view text() const {
     return {reinterpret_cast<const char*>(mapped_.bytes().data()), mapped_.bytes().size()};
   }
+  // The text up to there has been read: the memory that the system keeps it in may go to others.
+  void forget_before(std::size_t end);
   // For when it has been read: throws std::runtime_error if the file was cut off meanwhile.
   void require_whole() const;
 
  private:
   std::string path_;
   MappedBytes mapped_;
+  std::size_t forgotten_ = 0;
 };
 
 struct DocumentSettings {
@@ -47,8 +50,8 @@ struct DocumentPlace {
 };
 
 struct Document {
-  std::shared_ptr<const MappedText> file;  // keeps `raw` alive
-  std::string_view raw;                    // of a text file: the text; of a row: its JSON
+  std::shared_ptr<MappedText> file;  // keeps `raw` alive
+  std::string_view raw;              // of a text file: the text; of a row: its JSON
   bool is_row = false;
   DocumentPlace place;
 };
@@ -61,6 +64,8 @@ class DocumentReader {
   // False at the end. Empty text files and blank lines are documents too, without a byte.
   bool next(Document& document);
   const DocumentPlace& place() const { return place_; }
+  // What came before that place has been read.
+  void forget_before(const DocumentPlace& place);
 
   // The text of a document: `raw` itself, or the row's field, kept in `row_text`. Threads may call this together.
   // Throws std::invalid_argument naming file and line of a row that is not a JSON object with that field.
@@ -70,7 +75,7 @@ class DocumentReader {
   const std::vector<std::string>& files_;
   DocumentSettings settings_;
   DocumentPlace place_;
-  std::shared_ptr<const MappedText> file_;  // that place_ is in, if it has been opened
+  std::shared_ptr<MappedText> file_;  // that place_ is in, if it has been opened
 };
 
 }  // namespace train_gpt

@@ -32,10 +32,11 @@ Encoder::Encoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   for (const SplitPattern& pattern : tokenizer.patterns_) matchers_.emplace_back(pattern);
 }
 
-void Encoder::for_each_stretch(std::string_view text, const std::function<void(const Stretch&)>& visit) const {
+void Encoder::for_each_stretch(std::string_view text, const std::function<void(const Stretch&)>& visit) {
   const auto add_text = [&](std::string_view rest) {
     while (!rest.empty()) {
       const std::size_t length = utf8_prefix(rest);
+      if (length > 0 && !matchers_.empty()) unknown_.look_at(rest.substr(0, length));
       if (length > 0) visit({rest.substr(0, length), std::nullopt});
       rest.remove_prefix(length);
       if (rest.empty()) break;

@@ -72,13 +72,14 @@ std::string manifest_text(const Manifest& manifest) {
   for (const Manifest::Document& document : manifest.documents) {
     documents.push_back({{"file", document.file}, {"first_token", document.first_token}, {"tokens", document.tokens}});
   }
-  const Json root = {{"format", kFormat},
+  Json root = {{"format", kFormat},
                      {"version", kVersion},
                      {"tokenizer", manifest.tokenizer},
                      {"vocabulary", manifest.vocab},
                      {"end_of_text", manifest.end_of_text},
                      {"tokens", manifest.tokens},
                      {"documents", documents}};
+  if (!manifest.unknown.empty()) root["unknown_characters"] = manifest.unknown;
   // File names may hold bytes that are not UTF-8, JSON may not.
   return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -21,6 +21,9 @@ struct Manifest {
   std::int64_t end_of_text = 0;  // the id that precedes every document
   std::int64_t tokens = 0;       // in the token file, as its header says
   std::vector<Document> documents;
+  // Ranges of characters of the texts up to the end of this file that PCRE2's tables do not know
+  // (unknown_characters.h). Written for people; nothing reads it.
+  std::string unknown;
 };
 
 std::string manifest_path(const std::string& token_file);

@@ -100,6 +100,13 @@ MappedBytes& MappedBytes::operator=(MappedBytes&& other) noexcept {
   return *this;
 }
 
+void MappedBytes::forget(std::size_t begin, std::size_t end) const {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t first = begin / page * page, last = end / page * page;  // the page before is done with, too
+  if (first >= last || last > bytes_.size()) return;
+  madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
+}
+
 bool MappedBytes::cut_off() const { return place_ != nullptr && place_->cut_off; }
 
 }  // namespace train_gpt

@@ -105,6 +105,8 @@ class BatchReader {
     return !batch.documents.empty();
   }
 
+  // For when a batch is done with.
+  void forget() { reader_.forget_before(place()); }
   // The index of the document after the batch.
   DocumentPlace place() const { return waiting_ ? waiting_->place : reader_.place(); }
   const DocumentReader& documents() const { return reader_; }
@@ -154,6 +156,7 @@ class Preparation {
           encode(batch);
         }
         require_whole(batch);
+        batches_.forget();
         const bool stopping = hooks_.stop && hooks_.stop();
         if (!stopping && std::chrono::steady_clock::now() - last < kJournalEvery) continue;
         write_down();
@@ -173,24 +176,33 @@ class Preparation {
                            .val_tokens = validation_.total(),
                            .documents = batches_.place().document - journal_.empty,
                            .empty = journal_.empty,
+                           .unknown = unknown(),
                            .files = {}};
     if (summary.train_tokens == 0) {
       throw std::invalid_argument("there is no text: all " + std::to_string(summary.empty) +
                                   " files are empty; 0 tokens, nothing written");
     }
-    train_.finish();
-    validation_.finish();
+    const std::string unknown = ranges_of(summary.unknown.seen());
+    train_.finish(unknown);
+    validation_.finish(unknown);
     summary.files = train_.files();
     summary.files.insert(summary.files.end(), validation_.files().begin(), validation_.files().end());
     return summary;
   }
 
  private:
+  UnknownCharacters unknown() const {
+    UnknownCharacters all = journal_.unknown;
+    for (const Encoder& encoder : encoders_) all.add(encoder.unknown());
+    return all;
+  }
+
   Manifest manifest_of(const Tokenizer& tokenizer) const {
     return {.tokenizer = request_.tokenizer_file,
             .vocab = tokenizer.size(),
             .end_of_text = tokenizer.end_of_text(),
-            .documents = {}};
+            .documents = {},
+            .unknown = {}};
   }
 
   const std::string& file_of(const Document& document) const { return request_.text_files[document.place.file]; }
@@ -233,10 +245,12 @@ class Preparation {
   void encode_long_part(TokenShards& shards, const Document& document, std::string_view text) {
     if (text.empty()) return;
     shards.begin_document(file_of(document));
+    auto done = static_cast<std::size_t>(text.data() - document.file->text().data());
     encode_long_text(
         text, encoders_,
         [&](std::span<const std::int32_t> ids, std::size_t bytes) {
           shards.append(ids);
+          document.file->forget_before(done += bytes);
           meter_.add(static_cast<std::int64_t>(bytes));
           meter_.check_stop();
         },
@@ -247,6 +261,7 @@ class Preparation {
     journal_.place = batches_.place();
     journal_.train = train_.flush();
     journal_.validation = validation_.flush();
+    journal_.unknown = unknown();
     write_journal(journal_path(request_), journal_);
   }
 
@@ -326,7 +341,7 @@ Vocabulary learn_from_texts(const PrepareRequest& request, std::int64_t size, co
   BatchReader batches(request, {});
   try {
     Meter meter(check_texts(request.text_files, {}), hooks);
-    for (Batch batch; batches.next(batch); meter.add(batch.bytes)) {
+    for (Batch batch; batches.next(batch); meter.add(batch.bytes), batches.forget()) {
       meter.check_stop();
       if (batch.is_long) {
         const Document& document = batch.documents.front();

@@ -37,6 +37,7 @@ struct PrepareSummary {
   std::int64_t empty = 0;  // documents without a byte, which are left out
   bool resumed = false;    // went on where an earlier one was ended
   bool stopped = false;    // not finished: the same request goes on
+  UnknownCharacters unknown = {};
   std::vector<std::string> files;
 };
 

@@ -37,6 +37,7 @@ std::optional<PrepareJournal> read_journal(const std::string& path) {
     return PrepareJournal{json.at("request"),
                           {place.at("file"), place.at("byte"), place.at("line"), place.at("document")},
                           json.at("empty"),
+                          UnknownCharacters(json.at("unknown").get<std::set<char32_t>>()),
                           state_from(json.at("train")),
                           state_from(json.at("validation"))};
   } catch (const Json::exception&) {
@@ -50,6 +51,7 @@ void write_journal(const std::string& path, const PrepareJournal& journal) {
       {"request", journal.request},
       {"place", {{"file", place.file}, {"byte", place.byte}, {"line", place.line}, {"document", place.document}}},
       {"empty", journal.empty},
+      {"unknown", journal.unknown.seen()},
       {"train", to_json(journal.train)},
       {"validation", to_json(journal.validation)}};
   TemporaryFile file(path);

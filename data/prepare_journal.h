@@ -7,6 +7,7 @@
 
 #include "data/documents.h"
 #include "data/token_shards.h"
+#include "data/unknown_characters.h"
 
 namespace train_gpt {
 
@@ -14,6 +15,7 @@ struct PrepareJournal {
   std::string request;  // what is being prepared, and how; another request begins anew
   DocumentPlace place;  // of the first document that is not in the files
   std::int64_t empty = 0;
+  UnknownCharacters unknown;
   ShardState train;
   ShardState validation;
 };

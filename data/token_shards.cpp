@@ -115,7 +115,8 @@ void TokenShards::keep() {
   if (file_) file_->keep();
 }
 
-void TokenShards::finish() {
+void TokenShards::finish(const std::string& unknown) {
+  settings_.manifest.unknown = unknown;
   if (state_.tokens > 0) {
     open();
     close_shard();

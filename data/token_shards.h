@@ -48,8 +48,8 @@ class TokenShards {
   const ShardState& flush();
   // Leaves the file under way to be continued from the last flush().
   void keep();
-  // Gives the last file its name, and removes shards of an earlier, longer run.
-  void finish();
+  // Gives the last file its name, and removes shards of an earlier, longer run. `unknown`: for its manifest.
+  void finish(const std::string& unknown = "");
 
  private:
   std::string path_of(std::int64_t shard) const;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/split_pattern.h"
+#include "data/unknown_characters.h"
 #include "data/vocabulary.h"
 
 namespace train_gpt {
@@ -60,7 +61,7 @@ class Encoder {
     std::optional<std::int32_t> id;
   };
   // Visits the stretches that make up `text`, in order.
-  void for_each_stretch(std::string_view text, const std::function<void(const Stretch&)>& visit) const;
+  void for_each_stretch(std::string_view text, const std::function<void(const Stretch&)>& visit);
 
   // Appends the ids of a text.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
@@ -75,6 +76,9 @@ class Encoder {
   void for_each_piece(std::string_view cut, const Visit& visit) {
     split(cut, 1, visit);
   }
+
+  // Those of all stretches so far, where there is a pattern to cut them.
+  const UnknownCharacters& unknown() const { return unknown_; }
 
  private:
   struct Symbol {
@@ -113,6 +117,7 @@ class Encoder {
   std::unordered_map<std::string, Known, TextHash, std::equal_to<>> known_;
   std::vector<std::int32_t> known_ids_;
   std::vector<std::size_t> ends_;
+  UnknownCharacters unknown_;
 };
 
 template <typename Visit>

@@ -7,18 +7,18 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
-import unicodedata
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 os.environ.setdefault("RAYON_NUM_THREADS", str(os.cpu_count()))
 os.environ["HF_HUB_OFFLINE"] = "1"
 import numpy
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../test/model/recorded"))
@@ -56,10 +56,9 @@ def documents_of_this_machine():
     return texts
 
 
-def odd_text():
-    """All code points that Python knows, white space of every kind, combining marks, control bytes, a long line."""
+def odd_text(known):
+    """All code points of `known`, white space of every kind, combining marks, control bytes, a long line."""
     chance = random.Random(2)
-    known = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and unicodedata.category(chr(c)) != "Cn"]
     chance.shuffle(known)
     spaces = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u180e", "\u2028", "\x85", "\x1c", " \n", ""]
     ends = ["'s", "'LL", "'\u017f", "123456", "\u00e9", "e\u0301", "", "\U0001f642\U0001f44d\U0001f3fd"]
@@ -78,10 +77,74 @@ def ids_in(path):
     return numpy.fromfile(path, dtype=numpy.uint16 if header[0] == 20240520 else numpy.uint32, offset=1024)
 
 
-def check_tokens(folder, texts):
+EVERY = [c for c in range(0x80, 0x110000) if not 0xD800 <= c < 0xE000]
+
+
+def code_points(ranges):
+    """Of "U+0378..U+0379, U+05CD", which may stand in any text."""
+    found = set()
+    for first, last in re.findall(r"U\+([0-9A-F]{4,6})(?:\.\.U\+([0-9A-F]{4,6}))?", ranges):
+        found.update(range(int(first, 16), int(last or first, 16) + 1))
+    return found
+
+
+def classes_tokenizer(path):
+    """With GPT-2's pattern and merges that show what is cut where: a letter, a digit and a sign with the first byte of whatever
+    follows in the same piece."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    byte_letter = {b: c for c, b in BYTE_OF.items()}
+    merges = [(probe, byte_letter[b]) for probe in "a1!" for b in range(0xC2, 0xF5)]
+    vocabulary = {token: i for i, token in enumerate([*letters, *(a + b for a, b in merges), END])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([END])
+    tokenizer.save(path)
+    return tokenizer
+
+
+def check_characters(folder):
+    """Which of all code points are letters, digits or white space here and there. Returns those that the library does not know."""
+    theirs = classes_tokenizer(folder + "/classes.json")
+    probes = [f"a{chr(c)}\n1{chr(c)}\n!{chr(c)}\n" for c in EVERY]
+    write(folder + "/classes.jsonl", "".join(json.dumps({"text": probe}) + "\n" for probe in probes))
+    run("prepare", "--text", folder + "/classes.jsonl", "--output", folder + "/classes", "--val-fraction", 0, "--tokenizer",
+        folder + "/classes.json")
+    end = theirs.token_to_id(END)
+    ours = ids_in(folder + "/classes/train.bin")
+    begins = numpy.flatnonzero(ours == end)
+    assert len(begins) == len(EVERY)
+    differing = set()
+    for first in range(0, len(EVERY), 20000):
+        part = theirs.encode_batch_fast(probes[first:first + 20000])
+        for i, encoded in enumerate(part, first):
+            until = begins[i + 1] if i + 1 < len(begins) else len(ours)
+            if encoded.ids != ours[begins[i] + 1:until].tolist():
+                differing.add(EVERY[i])
+    manifest = json.load(open(folder + "/classes/train.bin.json"))
+    unknown = code_points(manifest.get("unknown_characters", ""))
+    check("every code point that is cut otherwise than by tokenizers is listed as unknown to the library", differing <= unknown,
+          f"{len(differing)} of {len(EVERY)}, {ranges_text(differing - unknown) or 'none'} not listed")
+    listed = code_points(open("docs/unicode.md", encoding="utf-8").read())
+    check("and docs/unicode.md names it", differing <= listed, ranges_text(differing - listed) or "all")
+    return unknown
+
+
+def ranges_text(characters):
+    ranges = []
+    for c in sorted(characters):
+        if ranges and c == ranges[-1][1] + 1:
+            ranges[-1][1] = c
+        else:
+            ranges.append([c, c])
+    return ", ".join(f"U+{a:04X}" + (f"..U+{b:04X}" if a != b else "") for a, b in ranges)
+
+
+def check_tokens(folder, texts, unknown):
     learn, mixed = folder + "/learn.txt", folder + "/mixed.txt"
     sample = "".join(texts)[:4000000]
-    text = "".join(texts)[-8000000:] + odd_text()
+    known = [chr(c) for c in [*range(0x80), *EVERY] if c not in unknown]
+    text = "".join(texts)[-8000000:] + odd_text(known)
     write(learn, sample)
     write(mixed, text)
     for pattern in ["gpt2", "cl100k", "o200k", "qwen"]:
@@ -213,7 +276,7 @@ def check_multiple_choice(folder, model, tokenizer):
             for _ in range(50)]
     write(folder + "/questions.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     reference = AutoModelForCausalLM.from_pretrained(folder + "/hf").eval()
-    right = [0, 0, 0]
+    expected = []  # per row: the endings' scores by sum, per token, per byte
     for row in rows:
         scores = []
         for ending in row["endings"]:
@@ -224,15 +287,23 @@ def check_multiple_choice(folder, model, tokenizer):
             first = max(1, len(ids) - len(rest))
             total = sum(logs[i - 1, ids[i]].item() for i in range(first, len(ids)))
             scores.append((total, total / (len(ids) - first), total / len(ending.encode())))
-        for way in range(3):
-            best = max(range(4), key=lambda i: scores[i][way])
-            right[way] += best == row["label"]
+        expected.append([[score[way] for score in scores] for way in range(3)])
     run("evaluate", "--init", model, "--multiple-choice", folder + "/questions.jsonl", "--seq-len", 64, "--output",
         folder + "/answered")
     log = [json.loads(line) for line in open(folder + "/answered/log.jsonl")]
-    ours = next(event for event in log if event["event"] == "multiple_choice")
-    counts = [round(50 * ours[key]) for key in ("by_sum", "by_token", "by_byte")]
-    check("multiple choice of 50 rows equals transformers'", counts == right, f"{counts} right of 50")
+    ours = [event for event in log if event["event"] == "answer"]
+    check("multiple choice answers every row", [event["label"] for event in ours] == [row["label"] for row in rows])
+    worst = max(abs(a - b) for event, scores in zip(ours, expected, strict=True)
+                for a, b in zip(event["log_probabilities"], scores[0], strict=True))
+    check("log-probabilities of 200 endings equal transformers'", worst < 1e-4, f"{worst:.2g}")
+    likeliest = lambda scores: max(range(4), key=lambda i: scores[i])
+    differing = [f"row {i} {way}" for i, (event, scores) in enumerate(zip(ours, expected))
+                 for way, ways in zip(("by_sum", "by_token", "by_byte"), scores) if event[way] != likeliest(ways)]
+    check("multiple choice of 50 rows, row by row and in three ways", not differing, ", ".join(differing) or "equal")
+    summary = next(event for event in log if event["event"] == "multiple_choice")
+    for way in ("by_sum", "by_token", "by_byte"):
+        right = sum(event[way] == event["label"] for event in ours)
+        check(f"and the share that is right {way.replace('_', ' ')}", summary[way] == right / 50, f"{right} of 50")
 
 
 def check_training(folder):
@@ -258,7 +329,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
         machine = documents_of_this_machine()
-        check_tokens(place, machine)
+        check_tokens(place, machine, check_characters(place))
         check_any_bytes(place)
         check_rate(place, machine)
         check_models(place)

@@ -35,7 +35,7 @@ constexpr const char* kStyle =
     "td:first-child,th:first-child{text-align:left}td.label,th.label{text-align:left}"
     ".explain,figcaption{color:var(--faint);font-size:13px}figcaption b{color:var(--ink)}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--faint)}"
-    "dd{margin:0;overflow-wrap:anywhere}"
+    "dd{margin:0;overflow-wrap:anywhere}dd span{display:inline-block;max-width:100%}"
     ".state{font-size:13px;font-weight:600;padding:2px 9px;border-radius:9px;background:var(--soft);vertical-align:3px}"
     ".running{background:#2f6fde;color:#fff}.failed{background:#c43c3c;color:#fff}.finished{background:#2f8f4e;color:#"
     "fff}"
@@ -46,7 +46,7 @@ constexpr const char* kStyle =
     ".title,body svg.timeline .note,"
     "body svg.timeline .name,body svg.timeline .legend,body svg.timeline .tick{fill:var(--ink)}body svg.chart "
     ".grid{stroke:var(--line)}"
-    "@media (prefers-color-scheme:dark){body svg.timeline .idle{fill:#2c3038}body svg.timeline .end{stroke:#bbb}}"
+    "@media (prefers-color-scheme:dark){body svg.timeline .idle{fill:#23262d}body svg.timeline .end{stroke:#bbb}}"
     "</style>";
 
 // As one would type it into a shell.
@@ -60,12 +60,14 @@ std::string quoted_word(const std::string& word) {
   return text + "'";
 }
 
+// As markup, which breaks between words and not after their hyphens.
 std::string command_of(const Json& start) {
   std::string text;
   const auto words = start.is_object() ? start.find("command_line") : start.end();
   if (!start.is_object() || words == start.end() || !words->is_array()) return "";
   for (const Json& word : *words) {
-    if (word.is_string()) text += (text.empty() ? "" : " ") + quoted_word(word.get<std::string>());
+    if (!word.is_string()) continue;
+    text += (text.empty() ? "<span>" : " <span>") + escaped_markup(quoted_word(word.get<std::string>())) + "</span>";
   }
   return text;
 }
@@ -87,10 +89,10 @@ State state_of(const LoggedRun& run, RunCondition condition) {
   return {"failed", "ended without a word: it was killed, or its host went down"};
 }
 
-using Facts = std::vector<std::pair<std::string, std::string>>;
+using Facts = std::vector<std::pair<std::string, std::string>>;  // name, markup
 
 void add_fact(Facts& facts, const char* name, const std::string& text) {
-  if (!text.empty()) facts.emplace_back(name, text);
+  if (!text.empty()) facts.emplace_back(name, escaped_markup(text));
 }
 
 std::string data_fact(const Json& start, const char* files, const char* tokens) {
@@ -120,8 +122,9 @@ std::string steps_fact(const LoggedRun& run) {
 
 std::string speed_fact(const LoggedRun& run) {
   if (run.ms.empty() || run.tokens_per_s.empty() || run.bubble.empty()) return "";
-  return "median step " + with_digits(median(run.ms), 5) + " ms, " + with_digits(median(run.tokens_per_s), 5) +
-         " tokens/s, median bubble " + percent(median(run.bubble));
+  return "median step " + with_digits(median(run.ms), 5) + " ms, " +
+         grouped_digits(std::llround(median(run.tokens_per_s))) + " tokens/s, median bubble " +
+         percent(median(run.bubble));
 }
 
 std::string result_fact(const LoggedRun& run) {
@@ -141,7 +144,7 @@ std::string facts_list(const LoggedRun& run) {
   Facts facts;
   const std::string begun = text_in(run.first_start, "time"), again = text_in(start, "time");
   add_fact(facts, "begun", begun + (again != begun ? ", last resumed " + again : ""));
-  add_fact(facts, "command", command_of(start));
+  if (const std::string command = command_of(start); !command.empty()) facts.emplace_back("command", command);
   add_fact(facts, "program", text_in(start, "program"));
   add_fact(facts, "machine", text_in(start, "device"));
   const std::string model = text_in(start, "model"), heading = "model: ";
@@ -156,7 +159,7 @@ std::string facts_list(const LoggedRun& run) {
   add_fact(facts, "result", result_fact(run));
   std::string out = "<dl>";
   for (const auto& [name, text] : facts) {
-    out += "<dt>" + name + "</dt><dd>" + escaped_markup(text) + "</dd>\n";
+    out += "<dt>" + name + "</dt><dd>" + text + "</dd>\n";
   }
   return out + "</dl>\n";
 }

@@ -44,7 +44,7 @@ void drop_unfinished_line(const std::string& path) {
 }
 
 // "step 120/350  loss 2.345678  norm   0.8123  lr 1.900e-03    123.4 ms    8300 tok/s (mean 8123)  bubble 12.3%
-// (predicted (predicted 11.1%)  epoch 0.42  1:10, 2:05 left"
+// (predicted 11.1%)  epoch 0.42  1:10, 2:05 left"
 std::string step_line(const StepReport& report, const Progress& progress) {
   const StepResult& result = report.result;
   const std::string steps = std::to_string(report.steps);
@@ -168,6 +168,10 @@ void RunLog::validation(std::int64_t step, double loss, std::optional<double> bi
 void RunLog::multiple_choice(std::int64_t step, const MultipleChoiceResult& result) {
   event(multiple_choice_event(step, result));
   text(to_text(result));
+}
+
+void RunLog::answers(const MultipleChoiceResult& result) {
+  for (std::size_t i = 0; i < result.answers.size(); ++i) event(answer_event(i, result.answers[i]));
 }
 
 void RunLog::measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,

@@ -53,6 +53,8 @@ class RunLog {
   // bits_per_byte: nothing where the tokenizer is not known.
   void validation(std::int64_t step, double loss, std::optional<double> bits_per_byte);
   void multiple_choice(std::int64_t step, const MultipleChoiceResult& result);
+  // One event per question, to the log alone.
+  void answers(const MultipleChoiceResult& result);
   // Where the time of one of the last `steps_kept` steps went. To the log alone.
   void measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
                    double measuring_share);

@@ -156,6 +156,16 @@ Event multiple_choice_event(std::int64_t step, const MultipleChoiceResult& resul
           {"by_token", share(result.by_token)}, {"by_byte", share(result.by_byte)}};
 }
 
+Event answer_event(std::size_t question, const MultipleChoiceResult::Answer& answer) {
+  return {{"event", "answer"},
+          {"question", question},
+          {"label", answer.label},
+          {"by_sum", answer.by_sum},
+          {"by_token", answer.by_token},
+          {"by_byte", answer.by_byte},
+          {"log_probabilities", answer.log_probabilities}};
+}
+
 Event measurement_event(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
                         double measuring_share) {
   const auto parts = [](const IdleParts& it) {

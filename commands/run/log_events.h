@@ -54,6 +54,7 @@ Event step_event(const StepReport& report, const Progress& progress);
 // bits_per_byte: nothing where the tokenizer is not known.
 Event validation_event(std::int64_t step, double loss, std::optional<double> bits_per_byte);
 Event multiple_choice_event(std::int64_t step, const MultipleChoiceResult& result);
+Event answer_event(std::size_t question, const MultipleChoiceResult::Answer& answer);
 Event measurement_event(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
                         double measuring_share);
 

@@ -44,10 +44,16 @@ MultipleChoiceResult answer_questions(Trainer& trainer, const BatchShape& batch,
       by_token.push_back(-losses[row] / static_cast<double>(static_cast<std::int64_t>(one.ids.size()) - one.context));
       by_byte.push_back(-losses[row] / static_cast<double>(one.bytes));
     }
+    const MultipleChoiceResult::Answer answer{.log_probabilities = by_sum,
+                                              .by_sum = best_ending(by_sum),
+                                              .by_token = best_ending(by_token),
+                                              .by_byte = best_ending(by_byte),
+                                              .label = question.label};
     ++result.questions;
-    result.by_sum += best_ending(by_sum) == question.label ? 1 : 0;
-    result.by_token += best_ending(by_token) == question.label ? 1 : 0;
-    result.by_byte += best_ending(by_byte) == question.label ? 1 : 0;
+    result.by_sum += answer.by_sum == answer.label ? 1 : 0;
+    result.by_token += answer.by_token == answer.label ? 1 : 0;
+    result.by_byte += answer.by_byte == answer.label ? 1 : 0;
+    result.answers.push_back(answer);
   }
   return result;
 }

@@ -12,10 +12,20 @@ namespace train_gpt {
 
 // Right answers when endings are compared by the logarithm of their probability as it is, per token, and per byte.
 struct MultipleChoiceResult {
+  // The endings that were found likeliest, from 0 on.
+  struct Answer {
+    std::vector<double> log_probabilities;  // of the endings, summed over their ids
+    int by_sum = 0;
+    int by_token = 0;
+    int by_byte = 0;
+    int label = 0;  // the right one
+  };
+
   std::int64_t questions = 0;
   std::int64_t by_sum = 0;
   std::int64_t by_token = 0;
   std::int64_t by_byte = 0;
+  std::vector<Answer> answers = {};
 };
 
 // Endings are rows of batches of the run's shape (`batch`), as many as there are; what is left of the last batch is

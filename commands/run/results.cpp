@@ -49,9 +49,11 @@ void show_results(RunLog& log, const RunOptions& run, const Plan& plan, const Ru
   const StepAnalysis analysis = analyse(schedule, step, results.predicted);
   Timeline actual = measured_timeline(schedule, step, results.predicted);
   if (run.final_timeline) {
-    log.text("step " + std::to_string(step.step) + ", of the last " + counted(results.steps.size(), "step") +
-             " the one of median length:\n" + draw_text(actual) + analysis_summary(analysis) + "\n" +
-             analysis_table(analysis, kMostTableRows) + kTableWords);
+    const std::string which = results.steps.size() == 1 ? ""
+                                                        : ", of the last " + counted(results.steps.size(), "step") +
+                                                              " the one of median length";
+    log.text("step " + std::to_string(step.step) + which + ":\n" + draw_text(actual) + analysis_summary(analysis) +
+             "\n" + analysis_table(analysis, kMostTableRows) + kTableWords);
   }
   log.measurement(schedule, analysis, results.steps.size(), results.measuring_share);
 

@@ -209,6 +209,23 @@ std::vector<std::string> RunFolder::begin(const FoundCheckpoint& resumed) {
   return notes;
 }
 
+void RunFolder::put_back(Session& session) {
+  session.together([&] {
+    if (!first_) return;
+    make_folder(path_);
+    RunLock lock = RunLock::own(path_);
+    if (!lock.earlier().run.empty() && lock.earlier().run != run_) {
+      throw std::runtime_error(path_ + ": the folder was removed while the run lived, and run " + lock.earlier().run +
+                               " has taken its place: nothing of this run can be left there");
+    }
+    lock_ = std::move(lock);
+    lock_.write(run_);
+  });
+  session.together([&] {
+    if (!first_) lock_ = RunLock::join(path_);
+  });
+}
+
 void cut_log(const std::string& path, std::int64_t step) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return;

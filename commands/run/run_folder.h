@@ -38,6 +38,12 @@ class RunFolder {
   // left half written; records the new owner, turns out/latest here. Returns what people should know.
   std::vector<std::string> begin(const FoundCheckpoint& resumed);
 
+  // For rank 0: somebody removed it, or run.json in it, which holds the lock. Another run may be there by now.
+  bool is_lost() const { return !lock_.is_named(); }
+  // Makes it, and run.json, anew where they are lost. Collective; throws as Session::together where another run has
+  // taken the place.
+  void put_back(Session& session);
+
  private:
   void choose(const Options& options);
 

@@ -115,6 +115,8 @@ RunLock::~RunLock() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+bool RunLock::is_named() const { return still_named(path_, descriptor_); }
+
 void RunLock::write(const std::string& run) {
   const Json json = {
       {"format", "train_gpt run"}, {"version", 1}, {"run", run}, {"host", host_name()}, {"process", getpid()}};

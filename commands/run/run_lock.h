@@ -31,6 +31,8 @@ class RunLock {
   RunLock& operator=(RunLock&& other) noexcept;
   ~RunLock();
 
+  // True while DIR/run.json is the file that was taken.
+  bool is_named() const;
   // The record that an earlier start left; an empty id: none, or one that cannot be read.
   const RunRecord& earlier() const { return earlier_; }
   // Replaces the record by one of this process.

@@ -1,8 +1,6 @@
 #include "commands/run/run_plan.h"
 
-#include <algorithm>
-
-#include "pipeline/plan/plan_bytes.h"
+#include "commands/run/checkpoint_copies.h"
 
 namespace train_gpt {
 namespace {
@@ -33,16 +31,15 @@ CostModel find_costs(Session& session, const Options& options, const RunInputs& 
   return cost_model(profile, inputs.model, p, "measured at start-up");
 }
 
-// Whether every rank of this host may have a copy of its parameters and moments beside its plan.
-bool copies_fit(const Session& session, const Plan& plan, std::int64_t memory_limit) {
+// Whether this host has room for the copies beside its ranks' plans. Of ranks that compute on GPUs these are elsewhere.
+bool host_has_room(const Session& session, const Plan& plan) {
   constexpr std::int64_t kPartForCopies = 2;  // of the memory of a host whose ranks compute on GPUs
   std::int64_t copies = 0, plans = 0;
   for (const int member : session.host().members) {
-    const RankPlan& rank = plan.ranks[static_cast<std::size_t>(member) % plan.ranks.size()];
-    copies += copy_bytes_of(rank);
+    const auto place = static_cast<std::size_t>(member);
+    const RankPlan& rank = plan.ranks[place % plan.ranks.size()];
+    copies += copy_bytes_of(plan.request, rank, static_cast<int>(place / plan.ranks.size()));
     plans += rank.total_bytes();
-    if (session.on_gpus() || memory_limit == 0) continue;
-    if (rank.total_bytes() + copy_bytes_of(rank) > memory_limit) return false;
   }
   if (session.on_gpus()) return copies <= session.memory_of_host() / kPartForCopies;
   return plans + copies <= session.memory_of_host();
@@ -50,19 +47,16 @@ bool copies_fit(const Session& session, const Plan& plan, std::int64_t memory_li
 
 // A copy of the state, from which checkpoints are written beside training, where all ranks have room for it.
 // Collective.
-void add_copies(Session& session, const Options& options, RunPlan& plan) {
-  std::vector<double> without(1, copies_fit(session, plan.plan(), options.pipeline.memory_limit) ? 0.0 : 1.0);
+void copy_where_it_fits(Session& session, const Options& options, RunPlan& plan) {
+  const std::int64_t limit = session.on_gpus() ? 0 : options.pipeline.memory_limit;
+  const bool fits = copies_fit(plan.plan(), limit) && host_has_room(session, plan.plan());
+  std::vector<double> without(1, fits ? 0.0 : 1.0);
   session.world().all_reduce_host(without);
-  std::int64_t most = 0;
-  for (RankPlan& rank : plan.choice.plan.ranks) {
-    most = std::max(most, copy_bytes_of(rank));
-    if (without[0] == 0) rank.copy_bytes = copy_bytes_of(rank);
+  if (without[0] == 0) {
+    add_copies(plan.choice.plan);
+  } else {
+    plan.notice = without_copies(plan.plan());
   }
-  if (without[0] == 0) return;
-  plan.notice =
-      "training waits while checkpoints are written: a copy of parameters and moments beside the plan, from "
-      "which they could be written meanwhile, would take up to " +
-      format_bytes(most) + " of a rank, more than there is";
 }
 
 }  // namespace
@@ -83,7 +77,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     check_host_memory(plan.plan(), session.host().members, session.host_memory());
     if (session.on_gpus()) check_gpu_memory(plan.plan(), session.memory_per_rank());
   });
-  if (options.command == Command::train && !session.is_timed()) add_copies(session, options, plan);
+  if (options.command == Command::train && !session.is_timed()) copy_where_it_fits(session, options, plan);
   return plan;
 }
 

@@ -1,11 +1,11 @@
 #include "commands/run/setup.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
+#include "commands/run/checkpoints.h"
 #include "commands/run/told.h"
 #include "commands/run/what_fits.h"
 #include "data/manifest.h"
@@ -41,26 +41,12 @@ std::string init_model_file(const Options& options) {
   if (!fs::is_directory(given)) return given;
   if (fs::exists(given / "model.bin")) return given / "model.bin";
   if (has_safetensors(given)) return given;
-  std::int64_t furthest = -1;
-  fs::path found;
-  std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(given / "checkpoints", none)) {
-    const std::string name = entry.path().filename().string(), prefix = "step-";
-    std::int64_t step = -1;
-    if (!name.starts_with(prefix) || !fs::exists(entry.path() / "model.bin")) continue;
-    const char* end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
-    if (error != std::errc() || stop != end || step <= furthest) continue;
-    furthest = step;
-    found = entry.path() / "model.bin";
-  }
-  if (furthest < 0) {
-    throw std::invalid_argument(
-        "--init " + given.string() +
-        ": this folder has neither model.bin, nor model.safetensors, nor checkpoints/step-N with a model; give a model "
-        "file, or the folder of a run, of a checkpoint, or of Hugging Face");
-  }
-  return found;
+  const fs::path newest = newest_checkpoint(given);
+  if (!newest.empty() && fs::exists(newest / "model.bin")) return newest / "model.bin";
+  throw std::invalid_argument(
+      "--init " + given.string() +
+      ": this folder has neither model.bin, nor model.safetensors, nor a complete checkpoint (checkpoints/step-N with "
+      "manifest.json and model.bin); give a model file, or the folder of a run, of a checkpoint, or of Hugging Face");
 }
 
 std::string agreed_init_file(Session& session, const Options& options) {
@@ -253,6 +239,13 @@ void require_finite(Session& session, Trainer& trainer, const std::string& sourc
                                 " holds a value that is not finite; take an earlier checkpoint");
   });
 }
+
+const char* const kPlanWords =
+    "bubble: idle share of ranks x time from the first action to the last; span bubble: the same, each rank from its "
+    "own\n"
+    "first action to its own last. F forward, I and W the two halves of the backward (gradients of inputs, of "
+    "weights);\n"
+    "F..I, F..W, I..W: memory held from the one to the other, with the number of buffers (slots) in brackets";
 
 std::string model_line(const ModelConfig& model, const BatchShape& batch) {
   return "model: " + counted(model.layers, "layer") + ", " + counted(model.heads, "head") + ", hidden " +

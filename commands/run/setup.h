@@ -62,6 +62,9 @@ Plan smallest_plan(const Options& options, const ModelConfig& model, int p, cons
 // is not finite.
 void require_finite(Session& session, Trainer& trainer, const std::string& source);
 
+// For people, under the tables of a plan and what is predicted of it: what their words mean.
+extern const char* const kPlanWords;
+
 // One line for people: sizes of the model and of a step.
 std::string model_line(const ModelConfig& model, const BatchShape& batch);
 

@@ -8,8 +8,6 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "pipeline/train/state_file.h"
-
 namespace train_gpt {
 namespace {
 
@@ -17,15 +15,14 @@ namespace {
 constexpr std::size_t kTime = kStopSignals.size();
 constexpr std::size_t kJobEnd = kTime + 1;
 constexpr std::size_t kCheckpoint = kTime + 2;
-constexpr std::size_t kFolder = kTime + 3;
-static_assert(kFolder < kSavingIsReady && kSavingIsReady < kVotes);
+static_assert(kCheckpoint < kFolderIsLost);
 
 constexpr const char* kFolderIsGone = "the removal of its folder";
 constexpr double kJobReserveSeconds = 60;        // for the model file, and whatever the batch system's clock does
 constexpr double kLargestShareOfWriting = 0.02;  // of the time
 
-// SLURM_JOB_END_TIME, seconds since 1970, as a time of monotonic_seconds(); 0 if it is not set.
-double end_of_job() {
+// SLURM_JOB_END_TIME, seconds since 1970, as a time of a clock that says `now_there`; 0 if it is not set.
+double end_of_job(double now_there) {
   const char* text = std::getenv("SLURM_JOB_END_TIME");
   if (text == nullptr) return 0;
   std::int64_t seconds = 0;
@@ -34,23 +31,27 @@ double end_of_job() {
     throw std::invalid_argument(std::string("SLURM_JOB_END_TIME=") + text + ": is not a time in seconds; unset it");
   }
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return monotonic_seconds() + static_cast<double>(seconds) - now;
+  return now_there + static_cast<double>(seconds) - now;
 }
 
 }  // namespace
 
-Stopping::Stopping(const RunOptions& run, bool first, double begun)
-    : run_(run), first_(first), begun_(begun), job_ends_(end_of_job()), last_checkpoint_(monotonic_seconds()) {}
+Stopping::Stopping(const RunOptions& run, bool first, double begun, std::function<double()> seconds)
+    : run_(run),
+      seconds_(std::move(seconds)),
+      first_(first),
+      begun_(begun),
+      job_ends_(end_of_job(seconds_())),
+      last_checkpoint_(seconds_()) {}
 
 Votes Stopping::votes() const {
   Votes votes{};
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) votes[i] = wish_to_stop() == kStopSignals[i] ? 1 : 0;
-  if (!first_) return votes;  // clocks and folders are looked at by one rank
-  const double last_moment = monotonic_seconds() + 2 * (step_seconds_ + checkpoint_seconds_);
+  if (!first_) return votes;  // clocks and files are looked at by one rank
+  const double last_moment = seconds_() + 2 * (step_seconds_ + checkpoint_seconds_);
   votes[kTime] = run_.time_limit > 0 && last_moment > begun_ + run_.time_limit ? 1 : 0;
   votes[kJobEnd] = job_ends_ != 0 && last_moment > job_ends_ - kJobReserveSeconds ? 1 : 0;
   std::error_code none;
-  votes[kFolder] = std::filesystem::exists(run_.output, none) ? 0 : 1;
   votes[kCheckpoint] = checkpoint_is_due() || std::filesystem::exists(request_file(run_.output), none) ? 1 : 0;
   return votes;
 }
@@ -62,8 +63,9 @@ Stopping::Verdict Stopping::read(const Votes& sums, const std::string& earlier) 
   }
   if (sums[kJobEnd] > 0) verdict.stop = "the end of the Slurm job";
   if (sums[kTime] > 0) verdict.stop = "--time-limit";
-  if (sums[kFolder] > 0) verdict.stop = kFolderIsGone;
+  if (sums[kFolderIsLost] > 0) verdict.stop = kFolderIsGone;
   if (!earlier.empty()) verdict.stop = earlier;
+  verdict.folder_is_lost = sums[kFolderIsLost] > 0;
   verdict.folder_is_gone = verdict.stop == kFolderIsGone;
   verdict.checkpoint = sums[kCheckpoint] > 0;
   return verdict;
@@ -72,7 +74,7 @@ Stopping::Verdict Stopping::read(const Votes& sums, const std::string& earlier) 
 bool Stopping::checkpoint_is_due() const {
   if (run_.checkpoint_seconds <= 0) return false;
   const double pace = std::max(run_.checkpoint_seconds, still_seconds_ / kLargestShareOfWriting);
-  return monotonic_seconds() - last_checkpoint_ >= pace;
+  return seconds_() - last_checkpoint_ >= pace;
 }
 
 void Stopping::checkpoint_took(double still, double whole) {
@@ -81,7 +83,7 @@ void Stopping::checkpoint_took(double still, double whole) {
 }
 
 void Stopping::checkpoint_begins() {
-  last_checkpoint_ = monotonic_seconds();
+  last_checkpoint_ = seconds_();
   std::error_code ignored;
   if (first_) std::filesystem::remove(request_file(run_.output), ignored);
 }

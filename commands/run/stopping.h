@@ -3,10 +3,12 @@
 // learns the sums, so all ranks agree without a message of their own.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "commands/cli/options.h"
 #include "pipeline/train/signals.h"
+#include "pipeline/train/state_file.h"
 #include "pipeline/train/trainer.h"
 
 namespace train_gpt {
@@ -14,13 +16,16 @@ namespace train_gpt {
 // Exit status of a run that was stopped and has left what it can go on from (EX_TEMPFAIL of sysexits.h: try again).
 inline constexpr int kStopped = 75;
 
-// The place in Votes that is not this class's: the rank is ready for the next stage of a save (background_saving.h).
+// Places in Votes that others fill: the rank is ready for the next stage of a save (background_saving.h), and the run's
+// folder is gone (RunFolder::is_lost).
 inline constexpr std::size_t kSavingIsReady = kVotes - 1;
+inline constexpr std::size_t kFolderIsLost = kVotes - 2;
 
 class Stopping {
  public:
-  // begun: monotonic_seconds() when the program started. Throws std::invalid_argument if SLURM_JOB_END_TIME is no time.
-  Stopping(const RunOptions& run, bool first, double begun);
+  // begun: seconds() when the program started; `seconds` is a clock that only goes forward, a test puts its own in.
+  // Throws std::invalid_argument if SLURM_JOB_END_TIME is no time.
+  Stopping(const RunOptions& run, bool first, double begun, std::function<double()> seconds = monotonic_seconds);
 
   // At the end of a step.
   Votes votes() const;
@@ -28,6 +33,7 @@ class Stopping {
     std::string stop;  // why; empty: go on
     bool checkpoint = false;
     bool folder_is_gone = false;  // why it is to stop
+    bool folder_is_lost = false;  // since the step before
   };
   // `earlier`: what it was stopped by already.
   Verdict read(const Votes& sums, const std::string& earlier) const;
@@ -42,9 +48,10 @@ class Stopping {
   bool checkpoint_is_due() const;
 
   const RunOptions& run_;
+  std::function<double()> seconds_;
   bool first_;
   double begun_;
-  double job_ends_ = 0;  // on the clock of monotonic_seconds(); 0: no known end
+  double job_ends_ = 0;  // on that clock; 0: no known end
   double step_seconds_ = 0;
   double still_seconds_ = 0;       // of the last checkpoint
   double checkpoint_seconds_ = 0;  // until it was there

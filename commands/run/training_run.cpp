@@ -89,13 +89,14 @@ void show_sample(TrainingRun& run, std::int64_t step) {
   run.log->text("sample after " + counted(step, "step") + ":\n" + shown + text.finish());
 }
 
-void answer(TrainingRun& run, std::int64_t step) {
+MultipleChoiceResult answer(TrainingRun& run, std::int64_t step) {
   const BatchShape& batch = run.plan.request.batch;
   run.state->set_stepping(true);
   const MultipleChoiceResult result =
       answer_questions(*run.trainer, batch, run.inputs.questions, *run.inputs.tokenizer);
   run.state->set_stepping(false);
   run.log->multiple_choice(step, result);
+  return result;
 }
 
 double validate_and_keep_best(TrainingRun& run, std::int64_t step) {
@@ -141,11 +142,23 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   run.state->finish();
 }
 
+// Whatever has its folder's name now is not this run's.
+bool has_no_folder(const TrainingRun& run) { return run.inputs.folder != nullptr && run.inputs.folder->is_lost(); }
+
+void log_failure(TrainingRun& run, const std::string& message) {
+  if (!has_no_folder(run)) run.log->failed(message);
+}
+
+void put_folder_back(TrainingRun& run) {
+  run.inputs.folder->put_back(run.session);
+  run.log->put_back();
+}
+
 int lost_folder(TrainingRun& run) {
   const std::string message = run.options.run.output +
-                              ": the folder was removed while the run lived; log, checkpoint and model were written "
-                              "there anew, earlier checkpoints are lost";
-  run.log->failed(message);
+                              ": the folder, or run.json in it, was removed while the run lived; run.json, log, "
+                              "checkpoint and model were written there anew, what else was removed is lost";
+  log_failure(run, message);
   if (run.session.is_first()) std::fprintf(stderr, "train_gpt: error: %s\n", printable(message).c_str());
   return 1;
 }
@@ -165,9 +178,17 @@ bool lower_rank_says_why(const TrainingRun& run) {
 // A checkpoint that failed half way is no use to anybody, and may fill the disk.
 void remove_half_written(const TrainingRun& run) {
   try {
+    if (has_no_folder(run)) return;
     if (run.trains() && run.session.is_first()) remove_left_overs(run.options.run.output);
   } catch (const std::exception&) {  // there is a worse error already
   }
+}
+
+// For the end of an error's message: what can be gone on from.
+std::string newest_named(const TrainingRun& run) {
+  if (has_no_folder(run)) return "";
+  const std::string newest = newest_checkpoint(run.options.run.output);
+  return newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest);
 }
 
 // Within a catch.
@@ -178,36 +199,33 @@ void remove_half_written(const TrainingRun& run) {
   } catch (const PeerFailure& failure) {
     remove_half_written(run);
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
-    run.log->failed(failure.what());
+    log_failure(run, failure.what());
     std::fflush(stderr);
     // The launcher drops what it has not passed on when a job is aborted: what the rank that failed has to say.
     std::this_thread::sleep_for(std::chrono::seconds(1));
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
     finish_saving(run);
     if (run.session.is_first()) {
-      const std::string newest = newest_checkpoint(run.options.run.output);
-      std::fprintf(stderr, "train_gpt: error: %s%s\n", printable(failure.what()).c_str(),
-                   newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
+      std::fprintf(stderr, "train_gpt: error: %s%s\n", printable(failure.what()).c_str(), newest_named(run).c_str());
       std::fflush(stderr);
-      run.log->failed(failure.what());
+      log_failure(run, failure.what());
     }
     // The launcher drops what it has not passed on when a job is aborted.
     std::this_thread::sleep_for(run.session.is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
   } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
     std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
-    run.log->failed(failure.what());
+    log_failure(run, failure.what());
     std::fflush(stderr);
     std::_Exit(1);
   } catch (const std::exception& error) {
     remove_half_written(run);
-    const std::string newest = newest_checkpoint(run.options.run.output);
     run.state->fail(error.what());
     if (!lower_rank_says_why(run)) {
       std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), printable(error.what()).c_str(),
-                   newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
+                   newest_named(run).c_str());
       std::fflush(stderr);
     }
-    run.log->failed(error.what());
+    log_failure(run, error.what());
     run.watchdog->announce(error.what());
   }
   std::fflush(stderr);
@@ -279,7 +297,7 @@ int train(TrainingRun& run) try {
     loss = result.loss;
     run.stopping.step_took(result.ms / 1000);
     verdict = run.stopping.read(result.votes, verdict.stop);
-    if (verdict.folder_is_gone) run.log->put_back();
+    if (verdict.folder_is_lost) put_folder_back(run);
     redone_steps += result.redone ? 1 : 0;
     go_on_saving(run, result.votes);
     // An optimistic step may have begun the next one, which is then the last.
@@ -302,7 +320,7 @@ int train(TrainingRun& run) try {
 int evaluate(TrainingRun& run) try {
   double loss = std::numeric_limits<double>::quiet_NaN();
   if (run.inputs.val_data) loss = validate(run, 0);
-  if (!run.inputs.questions.empty()) answer(run, 0);
+  if (!run.inputs.questions.empty()) run.log->answers(answer(run, 0));
   if (run.session.is_first()) remove_overwritten(run.options.run.output);
   run.log->end(run.trainer->parameter_hash(), loss, to_string(run.session.device().arithmetic()));
   run.state->finish();

@@ -119,6 +119,7 @@ void TrainingRun::install_hooks() {
   trainer->set_votes([this] {
     Votes votes = stopping.votes();
     votes[kSavingIsReady] = background && background->ready() ? 1 : 0;
+    votes[kFolderIsLost] = session.is_first() && inputs.folder != nullptr && inputs.folder->is_lost() ? 1 : 0;
     return votes;
   });
   ActionDelays delays(session.delays(), session.world().rank());
@@ -158,7 +159,7 @@ void TrainingRun::predict() {
   std::snprintf(
       text, sizeof text, "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span bubble %.1f%%)",
       decided.schedule().name.c_str(), predicted.makespan, 100 * predicted.bubble, 100 * predicted.bubble_span);
-  log->text(text + beside_uniform_cut(predicted.makespan, uniform));
+  log->text(text + beside_uniform_cut(predicted.makespan, uniform) + "\n" + kPlanWords);
   const EstimateRequest estimate{
       .model = inputs.model,
       .seq_len = plan.request.batch.seq_len,

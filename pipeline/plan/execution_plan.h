@@ -179,7 +179,7 @@ struct RankPlan {
   MicroBatches losses;             // those whose losses it computes: it has the last part
   bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
-  std::int64_t copy_bytes = 0;     // of parameters and moments in the host's memory, for checkpoints; 0: no copy
+  std::int64_t copy_bytes = 0;     // copy_bytes_of() for the first replica, where there are copies
   int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
 
   const StagePlan& stage_plan(int stage) const;
@@ -213,8 +213,13 @@ struct UnitRange {
 };
 std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& partition);
 
-// What a copy of a rank's parameters and moments takes. All that a plan decides is decided without it.
-std::int64_t copy_bytes_of(const RankPlan& rank);
+// True for the first of two mirrored ranks of a bidirectional schedule, and for every rank of another: one of each pair
+// counts parameters and writes them.
+bool is_first_of_mirrored(const PlanRequest& request, int rank);
+
+// What a copy of that takes which a rank writes to checkpoints: the first replica parameters and moments, with --zero
+// the others the parts that they alone have. All that a plan decides is decided without it.
+std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank, int replica);
 
 // The table printed before training: one column per rank (ranks that are alike share one), one row per kind of memory.
 std::string memory_table(const Plan& plan);

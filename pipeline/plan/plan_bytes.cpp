@@ -21,9 +21,7 @@ std::int64_t ring_bytes(const RankPlan& plan) {
 // Bytes of the squared sums of gradients, which only the first of two mirrored ranks computes
 // (Groups::owns_parameters).
 std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
-  const bool mirrored = request.schedule.placement.kind == Placement::Kind::bidirectional;
-  if (mirrored && plan.rank > request.schedule.ranks - 1 - plan.rank) return 0;
-  return owned_atoms(plan.layout);
+  return is_first_of_mirrored(request, plan.rank) ? owned_atoms(plan.layout) : 0;
 }
 
 // The names of every use but pools.
@@ -116,8 +114,14 @@ std::int64_t RankPlan::total_bytes() const {
   return total;
 }
 
-std::int64_t copy_bytes_of(const RankPlan& rank) {
-  return rank.bytes_of(MemoryUse::parameters) + rank.bytes_of(MemoryUse::first_moment) +
+bool is_first_of_mirrored(const PlanRequest& request, int rank) {
+  return request.directions() == 1 || rank < request.schedule.ranks - rank;
+}
+
+std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank, int replica) {
+  if (!is_first_of_mirrored(request, rank.rank) || (replica > 0 && request.zero == 0)) return 0;
+  const bool has_parameters = replica == 0 || rank.parameter_windows;
+  return (has_parameters ? rank.bytes_of(MemoryUse::parameters) : 0) + rank.bytes_of(MemoryUse::first_moment) +
          rank.bytes_of(MemoryUse::second_moment);
 }
 
@@ -202,7 +206,12 @@ std::string memory_table(const Plan& plan) {
   for (const std::string& name : names) row(name, [&](const RankPlan& r) { return cell(r, name); });
   row("total", [](const RankPlan& r) { return format_bytes(r.total_bytes()); });
   if (std::any_of(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& r) { return r.copy_bytes > 0; })) {
-    row("checkpoint copy, on host", [](const RankPlan& r) { return format_bytes(r.copy_bytes); });
+    row("checkpoint copy, on host",
+        [](const RankPlan& r) { return r.copy_bytes > 0 ? format_bytes(r.copy_bytes) : "-"; });
+    if (plan.request.batch.replicas > 1) {
+      table += "Such copies has the first of the " + std::to_string(plan.request.batch.replicas) + " replicas; the " +
+               (plan.request.zero > 0 ? "others copy their own parts.\n" : "others write nothing.\n");
+    }
   }
   if (columns < plan.ranks.size()) {
     const auto largest =

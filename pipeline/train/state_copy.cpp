@@ -26,6 +26,7 @@ StateCopy::StateCopy(Device& device, Trainer& trainer, const ModelConfig& model)
                              " for the copy from which checkpoints are written");
   }
   bytes_.reset(static_cast<std::byte*>(block));
+  size_ = bytes;
 }
 
 // Parameters and the two moments lie one behind the other, as long as the plan's lines.

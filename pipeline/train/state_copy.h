@@ -19,6 +19,8 @@ class StateCopy {
   StateCopy(Device& device, Trainer& trainer, const ModelConfig& model);
 
   OptimizerKind optimizer() const { return memory_.plan().layout.optimizer; }
+  // Of its memory.
+  std::int64_t size() const { return size_; }
   // On the rank's own thread, between two steps.
   void take(bool moments);
   // This rank's part of files that create_model_file() and create_optimizer_file() made, on the disk when it returns.
@@ -40,6 +42,7 @@ class StateCopy {
   const ModelConfig& model_;
   std::unique_ptr<Device> host_;  // reads the copy
   std::unique_ptr<std::byte, Release> bytes_;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace train_gpt

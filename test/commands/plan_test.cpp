@@ -86,6 +86,45 @@ TEST(PlanCommand, AutoSaysWhatItChoseAndComparesSplits) {
   EXPECT_NE(run.output.find("b    2  m    2"), std::string::npos) << run.output;
 }
 
+// The line of the memory table that begins so.
+std::string row(const std::string& output, const std::string& name) {
+  const std::size_t at = output.find("\n" + name);
+  return at == std::string::npos ? "" : output.substr(at + 1, output.find('\n', at + 1) - at - 1);
+}
+
+TEST(PlanCommand, ShowsTheCopiesFromWhichTrainWritesCheckpoints) {
+  const Folder folder;
+  const std::vector<char> tokens = golden::token_file(golden::kTrainTokens, golden::kTrainSeed);
+  write_file(folder / "train.bin", tokens.data(), tokens.size());
+  const std::string sizes =
+      " --layers 2 --heads 1 --hidden 16 --vocab 1009 --max-seq-len 16 --seq-len 16 --micro-batch-size 1 "
+      "--micro-batches 2 --partition uniform --data-parallel 2";
+  const std::string in_folder = "-C " + folder.path();
+  const ProgramRun planned = run_program(0, "plan --stages 2" + sizes, {.environment = in_folder});
+  const ProgramRun trained =
+      run_program(4, "--train-data train.bin --threads 1 --steps 1 --output out" + sizes, {.environment = in_folder});
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const std::string copy = row(planned.output, "checkpoint copy, on host");
+  EXPECT_NE(copy, "") << planned.output;
+  EXPECT_EQ(copy, row(trained.output, "checkpoint copy, on host")) << trained.output;
+  EXPECT_EQ(count(planned.output, "Such copies has the first of the 2 replicas"), 1) << planned.output;
+
+  const Json ranks = plan_of(" --stages 2" + sizes).at("ranks");
+  std::int64_t most = 0;
+  for (const Json& rank : ranks) {
+    const Json& memory = rank.at("memory");
+    const std::int64_t state = 3 * memory.at("parameters").get<std::int64_t>();
+    EXPECT_EQ(rank.at("copy_bytes"), state);
+    most = std::max(most, rank.at("bytes").get<std::int64_t>() + state);
+  }
+  const auto limited = [&](std::int64_t bytes) {
+    return run_program(0, "plan --stages 2 --memory-limit " + std::to_string(bytes) + sizes).output;
+  };
+  EXPECT_EQ(row(limited(most), "checkpoint copy, on host"), copy);
+  EXPECT_EQ(row(limited(most - 1), "checkpoint copy, on host"), "");
+  EXPECT_EQ(count(limited(most - 1), "note: training waits while checkpoints are written"), 1);
+}
+
 TEST(PlanCommand, RefusesWhatDoesNotFitWithASuggestion) {
   const ProgramRun run = run_program(0, "plan --stages 2 --memory-limit 100KB" + kSmall);
   EXPECT_EQ(run.status, 2);

@@ -66,7 +66,9 @@ TEST(PrepareCommand, AFolderGetsBothPartsAndALearnedTokenizer) {
     EXPECT_EQ(run_prepare(parse_options(words)), 0);
     return testing::internal::GetCapturedStdout();
   };
-  EXPECT_NE(run({"--vocab", "300"}).find("vocabulary 300"), std::string::npos);
+  const std::string said = run({"--vocab", "300"});
+  EXPECT_NE(said.find("vocabulary 300"), std::string::npos);
+  EXPECT_EQ(said.find("note:"), std::string::npos) << said;
   const Options train = parse_options({"train", "--data", folder / "mine"});
   EXPECT_EQ(train.data.train_data, folder / "mine/train.bin");
   EXPECT_EQ(train.data.val_data, folder / "mine/val.bin");
@@ -89,6 +91,27 @@ TEST(PrepareCommand, AFolderGetsBothPartsAndALearnedTokenizer) {
   std::filesystem::remove(folder / "mine/train.bin");
   EXPECT_EQ(parse_options({"train", "--data", folder / "mine"}).data.train_data, folder / "mine/train-*.bin");
   EXPECT_REFUSED(parse_options({"train", "--data", folder / "none"}), "--data", folder / "none", "prepare");
+}
+
+// A line of the text may have characters that other tokenizers know better.
+TEST(PrepareCommand, ListsCharactersThatAreNewerThanItsTables) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "a.txt", "some words \u0378\u0379 and more words \u05cd\u0378\n");
+  for (const std::string output : {"mine", "bytes.bin"}) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_prepare(parse_options({"prepare", "--text", folder / "a.txt", "--output", folder / output})), 0);
+    const std::string said = testing::internal::GetCapturedStdout();
+    const bool listed = said.find(
+                            "note: 3 characters of the text (U+0378..U+0379, U+05CD) are newer than the Unicode "
+                            "tables of this machine's PCRE2 (") != std::string::npos;
+    EXPECT_EQ(listed, output == "mine") << said;
+    if (!listed) continue;
+    EXPECT_NE(said.find(folder / "mine/val.bin.json lists them all"), std::string::npos) << said;
+    for (const char* file : {"mine/train.bin.json", "mine/val.bin.json"}) {
+      const std::string manifest = test::read_bytes(folder / file);
+      EXPECT_NE(manifest.find("\"unknown_characters\": \"U+0378..U+0379, U+05CD\""), std::string::npos) << manifest;
+    }
+  }
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // From a text to a model and back to text, with the program itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "test/commands/log_events.h"
@@ -27,6 +29,22 @@ std::string token_file(int tokens, const Id& id) {
 // The tokens of test/model/recorded/record_gpt2.py.
 std::string recorded_tokens() {
   return token_file(20 * 4 * 16 + 1, [](int i) { return i % 5 != 0 ? (i * i + 3 * i) % 47 : 7 * i % 61; });
+}
+
+// The choices of each question are those of its endings' probabilities, and the shares count them.
+void expect_answers_are_those_of(const Json& shares, const std::vector<Json>& answers) {
+  ASSERT_EQ(answers.size(), shares.at("questions").get<std::size_t>());
+  std::map<std::string, double> right;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].at("question"), i);
+    const auto scores = answers[i].at("log_probabilities").get<std::vector<double>>();
+    EXPECT_EQ(scores.size(), 4U);
+    EXPECT_EQ(answers[i].at("by_sum"), std::max_element(scores.begin(), scores.end()) - scores.begin());
+    for (const char* way : {"by_sum", "by_token", "by_byte"}) {
+      right[way] += answers[i].at(way) == answers[i].at("label") ? 1 : 0;
+    }
+  }
+  for (const auto& [way, count] : right) EXPECT_DOUBLE_EQ(shares.at(way), count / static_cast<double>(answers.size()));
 }
 
 TEST(TextModel, TrainsAModelOfTransformersAsPyTorchDoes) {
@@ -118,17 +136,23 @@ TEST(TextModel, FromATextToAModelThatSpeaksAndAnswers) {
   EXPECT_EQ(count(typed, "> "), 3);
   EXPECT_NE(typed.find(" sat on the \n"), std::string::npos) << typed;
   std::vector<std::string> lines;
+  std::vector<std::vector<Json>> choices;
   for (const auto& [ranks, more] : {std::pair{1, "--micro-batches 2 --micro-batch-size 2"},
                                     std::pair{2, "--micro-batches 4 --micro-batch-size 1 --schedule gpipe"}}) {
     const std::string evaluated =
         run(ranks, "evaluate --init " + out + " --val-data " + folder / "data/val.bin" +
-                       " --val-batches 1 --seq-len 32 --multiple-choice test/data/questions.jsonl " + more);
+                       " --val-batches 1 --seq-len 32 --multiple-choice test/data/questions.jsonl --output " +
+                       folder / ("evaluated" + std::to_string(ranks)) + " " + more);
     const std::size_t begin = evaluated.find("validation after");
     const std::size_t end = evaluated.find("per byte", evaluated.find("multiple choice, 20 questions"));
     ASSERT_NE(end, std::string::npos) << evaluated;
     lines.push_back(evaluated.substr(begin, end - begin));
+    const std::string evaluated_log = read_file(folder / ("evaluated" + std::to_string(ranks)) + "/log.jsonl");
+    choices.push_back(events(evaluated_log, "answer"));
+    expect_answers_are_those_of(events(evaluated_log, "multiple_choice").at(0), choices.back());
   }
   EXPECT_EQ(lines[0], lines[1]);
+  EXPECT_EQ(choices[0], choices[1]) << "to the last bit";
   const std::string answers_alone =
       run(1, "evaluate --init " + out + " --seq-len 32 --multiple-choice test/data/questions.jsonl");
   EXPECT_EQ(answers_alone.find("nan"), std::string::npos) << answers_alone;

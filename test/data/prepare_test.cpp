@@ -2,6 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "data/glob.h"
 #include "data/manifest.h"
 #include "data/token_file.h"
@@ -132,6 +135,40 @@ TEST(Prepare, TellsProgress) {
     told.push_back(done);
   });
   EXPECT_EQ(told, (std::vector<std::int64_t>{std::int64_t{16} << 20, std::int64_t{32} << 20}));
+}
+
+// Bytes of mapped files that this process holds in memory.
+std::int64_t mapped_in_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssFile:")) return std::stoll(line.substr(8)) * 1024;
+  }
+  ADD_FAILURE() << "the system does not say";
+  return 0;
+}
+
+// Of the text that was read so far no more than a batch stays in memory.
+TEST(Prepare, TextThatWasReadLeavesMemory) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kMega = std::int64_t{1} << 20;
+  std::string rows;
+  while (rows.size() < 40 * kMega) rows += "{\"text\": \"" + std::string(4000, 'x') + "\"}\n";
+  write_bytes(folder / "rows.jsonl", rows);
+  std::string documents;
+  while (documents.size() < 40 * kMega) documents += std::string(300000, 'x') + "<|endoftext|>";
+  write_bytes(folder / "documents.txt", documents);
+  for (const char* name : {"rows.jsonl", "documents.txt"}) {
+    PrepareRequest request;
+    request.text_files = {folder / name};
+    request.train_file = folder / "train.bin";
+    request.tokenizer_file = "tokenizer.json";
+    const std::int64_t before = mapped_in_memory();
+    std::int64_t most = 0;
+    prepare(request, Tokenizer(byte_vocabulary()),
+            {[&](std::int64_t, std::int64_t) { most = std::max(most, mapped_in_memory() - before); }, {}});
+    EXPECT_GT(most, 0) << name;
+    EXPECT_LT(most, 10 * kMega) << name << ": a batch is one, the system's pages may be two each";
+  }
 }
 
 TEST(TextDecoder, HoldsBackIncompleteCharactersOnly) {

@@ -86,6 +86,20 @@ TEST(Options, ValuesFollowASpaceOrAnEqualsSign) {
   EXPECT_EQ(parse("generate --init m.bin --prompt=").generate.prompt, "");
 }
 
+// A number alone, however it is written, counts steps.
+TEST(Options, CheckpointsComeByStepsOrByTime) {
+  const auto run = [](const std::string& value) { return parse_options({"train", "--checkpoint-every", value}).run; };
+  for (const auto& [value, steps] : {std::pair{"0", 0}, {"7", 7}, {"1e3", 1000}, {"10k", 10000}}) {
+    EXPECT_EQ(run(value).checkpoint_every, steps) << value;
+    EXPECT_EQ(run(value).checkpoint_seconds, 0) << value;
+  }
+  for (const auto& [value, seconds] : {std::pair{"90s", 90}, {"15min", 900}, {"1h30m", 5400}}) {
+    EXPECT_EQ(run(value).checkpoint_every, 0) << value;
+    EXPECT_EQ(run(value).checkpoint_seconds, seconds) << value;
+  }
+  EXPECT_REFUSED(run("often"), "--checkpoint-every", "'often'");
+}
+
 TEST(Options, ReadsEveryGroup) {
   const Options options = parse(
       "--train-data a*.bin --val-data b.bin --seed 18446744073709551615 --layers 3 --heads 2 --hidden 64 --tied false "

@@ -121,7 +121,17 @@ TEST(LoggedRun, TheMedianIsInTheMiddle) {
 TEST(HtmlReport, TheCommandCanBeTypedAgain) {
   LoggedRun run;
   run.add({{"event", "start"}, {"command_line", {"train_gpt", "--output", "it's here"}}});
-  EXPECT_NE(html_report(run, RunCondition::over).find("train_gpt --output &#39;it&#39;\\&#39;&#39;s here&#39;"),
+  const std::string page = html_report(run, RunCondition::over);
+  EXPECT_NE(page.find("<span>train_gpt</span> <span>--output</span> <span>&#39;it&#39;\\&#39;&#39;s here&#39;</span>"),
+            std::string::npos)
+      << "lines break between words alone";
+}
+
+TEST(HtmlReport, SpeedIsAWholeNumber) {
+  LoggedRun run;
+  run.add({{"event", "start"}, {"program", "train_gpt"}});
+  run.add({{"event", "step"}, {"step", 0}, {"ms", 3.6125}, {"tokens_per_s", 141730.4}, {"bubble", 0.25}});
+  EXPECT_NE(html_report(run, RunCondition::over).find("median step 3.6125 ms, 141,730 tokens/s, median bubble 25"),
             std::string::npos);
 }
 

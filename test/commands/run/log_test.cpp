@@ -210,6 +210,8 @@ TEST_F(ScriptedLog, ValidationsAndAnswersAreWhatTheirNamesSay) {
   testing::internal::CaptureStdout();
   log.validation(7, 2.0, 0.625);
   log.multiple_choice(7, {.questions = 8, .by_sum = 2, .by_token = 4, .by_byte = 6});
+  log.answers({.answers = {{.log_probabilities = {-1.5, -3}, .by_token = 1, .label = 1},
+                           {.log_probabilities = {-4, -2}, .by_sum = 1, .by_byte = 1}}});
   const std::string shown = testing::internal::GetCapturedStdout();
   EXPECT_NE(shown.find("validation after 7 updates: loss 2.000000, perplexity 7.389, 0.6250 bits per byte"),
             std::string::npos)
@@ -223,6 +225,15 @@ TEST_F(ScriptedLog, ValidationsAndAnswersAreWhatTheirNamesSay) {
   EXPECT_EQ(answers.at("by_sum"), 0.25);
   EXPECT_EQ(answers.at("by_token"), 0.5);
   EXPECT_EQ(answers.at("by_byte"), 0.75);
+  const Json second = {{"event", "answer"},
+                       {"question", 1},
+                       {"label", 0},
+                       {"by_sum", 1},
+                       {"by_token", 0},
+                       {"by_byte", 1},
+                       {"log_probabilities", {-4.0, -2.0}}};
+  ASSERT_EQ(events(log_text(), "answer").size(), 2U);
+  EXPECT_EQ(events(log_text(), "answer").at(1), second);
 }
 
 TEST_F(ScriptedLog, PlanAndMeasurementAreThoseOfThePlanAndTheStep) {

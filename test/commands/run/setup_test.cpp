@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <filesystem>
+
+#include "commands/run/checkpoints.h"
 #include "pipeline/schedule/catalog.h"
 #include "test/commands/program.h"
 #include "test/refused.h"
@@ -42,6 +45,36 @@ TEST(HostMemory, ALimitMayBeMetExactly) {
   EXPECT_NO_THROW(check_memory_limit(plan, request, most));
   EXPECT_REFUSED(check_memory_limit(plan, request, most - 1), first ? "rank 0 needs " : "rank 1 needs ",
                  std::to_string(most));
+}
+
+// A run's folder without a model.bin of its own stands for the checkpoint that is furthest on, by the rule of --resume.
+TEST(InitFile, IsThatOfTheCompleteCheckpointThatIsFurthestOn) {
+  const Folder folder;
+  Options options;
+  options.model.init_file = folder.path();
+  const auto add = [&](const std::string& name, std::int64_t step, const std::string& manifest) {
+    const std::string checkpoint = folder / ("checkpoints/" + name);
+    std::filesystem::create_directories(checkpoint);
+    write_file(checkpoint + "/model.bin", "model", 5);
+    CheckpointManifest of_step;
+    of_step.step = step;
+    const std::string text = manifest.empty() ? to_json(of_step) : manifest;
+    if (text != "none") write_file(checkpoint + "/manifest.json", text.data(), text.size());
+  };
+  const auto found = [&] { return std::filesystem::path(init_model_file(options)).parent_path().filename().string(); };
+  add("step-30", 30, "none");
+  EXPECT_REFUSED(init_model_file(options), "nor a complete checkpoint");
+  add("step-9", 9, "");
+  EXPECT_EQ(found(), "step-9") << "step-30 has no manifest: it was not completed";
+  add("step-10", 10, "");
+  EXPECT_EQ(found(), "step-10") << "by the number, not the name";
+  add("step-11", 11, "{}");
+  add("step-12.partial", 12, "");
+  add("best", 99, "");
+  EXPECT_EQ(found(), "step-10");
+  EXPECT_EQ(newest_checkpoint(folder.path()), folder / "checkpoints/step-10");
+  write_file(folder / "model.bin", "model", 5);
+  EXPECT_EQ(init_model_file(options), folder / "model.bin") << "the run is over";
 }
 
 // Without --threads and OMP_NUM_THREADS.

@@ -7,8 +7,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <thread>
 
+#include "commands/run/run_lock.h"
 #include "test/commands/log_events.h"
 #include "test/commands/program.h"
 #include "test/golden_formula.h"
@@ -55,17 +59,62 @@ TEST_F(SystemLimits, AFolderThatIsRemovedIsWrittenAnew) {
   fs::rename(folder_ / "out", folder_ / "gone");
   const ProgramRun ended = run.result();
   EXPECT_EQ(ended.status, 1) << ended.output;
-  EXPECT_EQ(count(ended.output, "train_gpt: error: out: the folder was removed while the run lived"), 1)
+  EXPECT_EQ(count(ended.output, "train_gpt: error: out: the folder, or run.json in it, was removed while the run"), 1)
       << ended.output;
+  const auto run_id = [&](const std::string& folder) {
+    return nlohmann::json::parse(read_file(folder_ / (folder + "/run.json"))).at("run");
+  };
+  EXPECT_EQ(run_id("out"), run_id("gone"));
+  EXPECT_FALSE(RunLock::is_held(folder_ / "out"));
   const std::string log = read_file(folder_ / "out/log.jsonl");
   const std::string step = std::to_string(events(log, "step").size());
   EXPECT_EQ(events(log, "start").size(), 1U);
+  EXPECT_EQ(events(log, "failure").size(), 1U) << "said only in a folder whose lock is held";
   EXPECT_EQ(read_file(folder_ / "out/model.bin"), read_file(folder_ / ("out/checkpoints/step-" + step + "/model.bin")));
   fs::remove_all(folder_ / "gone");
   std::vector<std::string> words = endless({"--time-limit", "1s", "--resume", "latest"});
   StartedProgram next(2, words, folder_.path());
   const ProgramRun resumed = next.result();
   EXPECT_EQ(count(resumed.output, "resumed at step " + step), 1) << resumed.output;
+}
+
+// The run knows the file that it holds: without it the folder is anybody's.
+TEST_F(SystemLimits, ALockThatIsRemovedIsTakenAnew) {
+  StartedProgram run(2, endless(), folder_.path());
+  ASSERT_EQ(run.ranks_that_step(folder_ / "out").size(), 2U) << run.result().output;
+  const std::string record = read_file(folder_ / "out/run.json");
+  fs::remove(folder_ / "out/run.json");
+  const ProgramRun ended = run.result();
+  EXPECT_EQ(ended.status, 1) << ended.output;
+  EXPECT_EQ(read_file(folder_ / "out/run.json"), record);
+  const std::string log = read_file(folder_ / "out/log.jsonl");
+  EXPECT_EQ(events(log, "start").size(), 1U);
+  EXPECT_EQ(events(log, "failure").size(), 1U) << "said only in a folder whose lock is held";
+  EXPECT_EQ(names_in(folder_ / "out/checkpoints"),
+            std::set<std::string>{"step-" + std::to_string(events(log, "step").size())});
+}
+
+// Another run has begun where the folder was: it is left alone.
+TEST_F(SystemLimits, ARunInThePlaceOfTheFolderIsLeftAlone) {
+  for (const bool lives : {true, false}) {
+    fs::remove_all(folder_ / "out");
+    StartedProgram run(2, endless(), folder_.path());
+    ASSERT_EQ(run.ranks_that_step(folder_ / "out").size(), 2U) << run.result().output;
+    fs::create_directories(folder_ / "other/checkpoints/step-7.partial");
+    std::optional<RunLock> other = RunLock::own(folder_ / "other");
+    other->write("0123456789abcdef");
+    if (!lives) other.reset();
+    fs::rename(folder_ / "out", folder_ / (lives ? "gone" : "gone again"));
+    fs::rename(folder_ / "other", folder_ / "out");
+    const ProgramRun ended = run.result();
+    EXPECT_EQ(ended.status, 1) << ended.output;
+    EXPECT_EQ(count(ended.output, "train_gpt: error: rank 0: out: "), 1) << ended.output;
+    EXPECT_EQ(count(ended.output, lives ? "a run is alive in this folder" : "run 0123456789abcdef has taken its place"),
+              1)
+        << ended.output;
+    EXPECT_EQ(names_in(folder_ / "out"), (std::set<std::string>{"checkpoints", "run.json"}));
+    EXPECT_EQ(names_in(folder_ / "out/checkpoints"), (std::set<std::string>{"step-7.partial"}));
+  }
 }
 
 TEST_F(SystemLimits, FilesThatAreTooLargeAreKnownBeforeTheFirstStep) {

@@ -9,8 +9,8 @@
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/train/trainer.h"
+#include "test/counted_allocations.h"
 #include "test/model/temporary_folder.h"
-#include "test/pipeline/train/counted_allocations.h"
 #include "test/pipeline/train/training_runs.h"
 
 namespace train_gpt::test {

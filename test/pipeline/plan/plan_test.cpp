@@ -171,5 +171,19 @@ TEST(MemoryTable, NamesTheLargestRankWhereNotAllAreShown) {
       << memory_table(plan);
 }
 
+TEST(MemoryTable, SaysWhichReplicaHasCopies) {
+  for (const int replicas : {1, 2}) {
+    PlanRequest request = request_for("1f1b", 2, 4);
+    request.batch.replicas = request.batch.groups = replicas;
+    Plan plan = make_plan(request);
+    EXPECT_EQ(memory_table(plan).find("checkpoint copy"), std::string::npos);
+    plan.ranks[0].copy_bytes = 3 << 20;
+    const std::string table = memory_table(plan);
+    EXPECT_NE(table.find("checkpoint copy, on host           3.0 MiB               -\n"), std::string::npos) << table;
+    const bool said = table.find("Such copies has the first of the 2 replicas; the others write nothing") != std::string::npos;
+    EXPECT_EQ(said, replicas == 2) << table;
+  }
+}
+
 }  // namespace
 }  // namespace train_gpt

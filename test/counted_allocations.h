@@ -5,7 +5,8 @@
 
 namespace train_gpt::test {
 
-// Calls of operator new by this thread so far.
+// Calls of operator new so far.
 std::int64_t allocations_of_this_thread();
+std::int64_t allocations_of_this_process();
 
 }  // namespace train_gpt::test

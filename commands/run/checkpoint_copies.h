@@ -1,0 +1,23 @@
+// The copies of parameters and moments in the host's memory from which checkpoints are written beside training: who has
+// one, and whether there is room for them. `train` and `plan` ask the same.
+#pragma once
+
+#include <string>
+
+#include "pipeline/plan/execution_plan.h"
+
+namespace train_gpt {
+
+// Gives the copy of its state to each rank of the plan that writes checkpoints.
+void add_copies(Plan& plan);
+
+// The most that a rank's copy takes.
+std::int64_t largest_copy(const Plan& plan);
+
+// True where every rank has room for plan and copy within `limit` bytes (0: no limit).
+bool copies_fit(const Plan& plan, std::int64_t limit);
+
+// For people: there are no copies.
+std::string without_copies(const Plan& plan);
+
+}  // namespace train_gpt
