@@ -153,7 +153,7 @@ check: test check-emulator mutants
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' 'scripts/check_together.sh $(BUILD)/train_gpt' \
 	  'scripts/check_clock.sh $(BUILD)/train_gpt' '$(FUZZ_CHECK)' \
 	  'scripts/check_docs.py ./train_gpt' \
-	  'scripts/check_huggingface.sh ./train_gpt' \
+	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
 	  'test/scripts/get_data_test.sh' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' \

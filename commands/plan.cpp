@@ -56,8 +56,10 @@ PlanRequest base_request(const Options& options, const ModelConfig& model, const
   base.model = model;
   base.batch = batch_shape(options, schedule);
   base.precision = profile ? profile->sizes.precision : plan_precision(options);
+  base.optimizer = options.optimizer.optimizer;
   base.caches = options.run.sample_every > 0 && options.device.device != DeviceKind::cuda;
   base.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
+  base.zero = options.batch.zero;
   base.head_chunks = planned_head_chunks(options.device.device);
   base.workspace_bytes = planned_workspace_bytes(options.device.device, base.precision,
                                                  std::max(1, options.run.threads), model, base.batch);

@@ -49,7 +49,7 @@ int terminal_columns() {
 void print_header(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
   const Costs costs = costs_of(options);
   const Schedule& first = all.simulated.front().schedule;
-  out << "p = " << first.ranks << ", m = " << first.micro_batches << "; F = " << list_of(costs.forward)
+  out << "p = " << first.ranks << ", m = " << micro_batches_of_step(first) << "; F = " << list_of(costs.forward)
       << ", I = " << list_of(costs.input) << ", W = " << list_of(costs.weight) << " ms";
   if (!options.costs.given) out << " (no costs given: 1 ms each)";
   if (costs.latency != std::vector<double>{0.0}) out << "; a hop takes " << list_of(costs.latency) << " ms";
@@ -101,7 +101,7 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     object["schedule"] = it.name;
     object["stages"] = it.schedule.ranks;
     object["chunks"] = it.schedule.chunks;
-    object["micro_batches"] = it.schedule.micro_batches;
+    object["micro_batches"] = micro_batches_of_step(it.schedule);
     object["makespan"] = it.simulation.makespan;
     object["bubble"] = it.simulation.bubble;
     object["span"] = it.simulation.span;
@@ -109,6 +109,11 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     object["lower_bound"] = it.simulation.lower_bound;
     object["peak_live"] = it.simulation.peak_live;
     object["messages"] = it.simulation.messages;
+    if (it.steady) {
+      object["steps"] = it.schedule.steps;
+      object["steady_period"] = it.steady->period;
+      object["steady_bubble"] = it.steady->bubble;
+    }
     array.push_back(std::move(object));
   }
   // A file may be called anything: what is not UTF-8 in its name is replaced.

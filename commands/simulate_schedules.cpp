@@ -10,6 +10,7 @@
 #include "pipeline/draw/table.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/search/search.h"
 #include "pipeline/simulate/periodic.h"
 #include "pipeline/simulate/validate.h"
@@ -38,6 +39,32 @@ SimulatedSchedule simulate_file(const Options& options, Detail detail) {
   const Costs costs = costs_of(options);
   result.remarks = validate(schedule, costs).notices;
   result.simulation = simulate(schedule, costs, simulate_options(options, detail));
+  return result;
+}
+
+// Between fill and drain, of a schedule that never flushes.
+constexpr int kSimulatedSteps = 12;
+
+SimulatedSchedule simulate_flushless(const Options& options, const std::string& name, Detail detail) {
+  const FlushlessRequest request{.name = name,
+                                 .ranks = options.costs.stages,
+                                 .micro_batches = options.batch.micro_batches,
+                                 .warmup_factor = options.pipeline.warmup_factor,
+                                 .steps = kSimulatedSteps};
+  SimulatedSchedule result{name, make_schedule(request), {}, {}};
+  validate(result.schedule, costs_of(options));
+  SimulateOptions wanted = simulate_options(options, detail);
+  wanted.intervals = true;
+  result.simulation = simulate(result.schedule, costs_of(options), wanted);
+  result.steady = steady_state(result.schedule, result.simulation);
+  char bubble[16];
+  std::snprintf(bubble, sizeof bubble, "%.2f%%", 100 * result.steady->bubble);
+  result.remarks = {name + ": the figures above are of " + std::to_string(request.steps) +
+                        " steps from fill to drain; a step in their middle takes " +
+                        with_digits(result.steady->period, 6) + " ms with a bubble of " + bubble,
+                    name + ": between the last gradient of a step and the first forward that needs the update by it, " +
+                        "rank 0 runs " + std::to_string(update_slack(result.schedule)) + " forwards and backwards"};
+  if (detail != Detail::intervals) result.simulation.intervals = {};
   return result;
 }
 
@@ -174,7 +201,9 @@ SimulatedSchedules simulate_all(const Options& options, Detail detail) {
   }
   for (const std::string& name : options.pipeline.schedules) {
     try {
-      keep(name == "auto" ? simulate_auto(options, detail) : simulate_named(options, name, detail));
+      keep(name == "auto"       ? simulate_auto(options, detail)
+           : is_flushless(name) ? simulate_flushless(options, name, detail)
+                                : simulate_named(options, name, detail));
     } catch (const std::invalid_argument& refusal) {
       if (!options.pipeline.all_schedules) throw;
       result.impossible.push_back(name + ": " + refusal.what());

@@ -9,6 +9,7 @@
 #include "commands/pareto.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 
@@ -17,6 +18,8 @@ struct SimulatedSchedule {
   Schedule schedule;
   Simulation simulation;
   std::vector<std::string> remarks;  // what `auto` chose and why; notices of the validator
+  // Of a schedule that never flushes: the simulation is of several steps.
+  std::optional<SteadyState> steady = std::nullopt;
 };
 
 struct SimulatedSchedules {

@@ -74,10 +74,12 @@ class Communicator {
   // two, and in rank order, ((r0 + r1) + r2) + .., where it is not, whatever the library does: results are reproducible
   // and equal on all ranks bit for bit.
   virtual Ticket all_reduce(float* data, std::int64_t count) = 0;
-  // `data` holds count elements, the sum of piece r (of size() nearly equal pieces, see piece()) arrives in rank r's
-  // piece.
-  virtual Ticket reduce_scatter(float* data, std::int64_t count) = 0;
-  virtual Ticket all_gather(float* data, std::int64_t count) = 0;
+  // Of `data` rank r has the piece [cuts[r], cuts[r + 1]); cuts has size() + 1 numbers, the same on all ranks, and
+  // stays untouched until the ticket is done. The sum of each piece arrives at its rank, and the other pieces hold
+  // nothing.
+  virtual Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) = 0;
+  // The pieces of all ranks arrive everywhere.
+  virtual Ticket all_gather(float* data, std::span<const std::int64_t> cuts) = 0;
 
   // Host-side collectives on small data (plans, norms, losses, errors); they return when done and may not be called
   // while a step is running on channels of the same communicator.
@@ -96,11 +98,12 @@ class Communicator {
   // Ends all ranks of the job at once with this exit status (after an error that the others cannot know of).
   [[noreturn]] virtual void abort(int status) = 0;
 
-  // Half-open range of piece r of `count` elements cut into size() pieces, the cuts at multiples of 64 elements.
+  // Half-open range of elements.
   struct Piece {
     std::int64_t begin = 0;
     std::int64_t end = 0;
   };
+  // Piece r of `count` elements in nearly equal pieces, cut at multiples of 64 elements: how an all-reduce is shared.
   static Piece piece(std::int64_t count, int r, int pieces);
 
  protected:

@@ -49,6 +49,17 @@ struct AdamWConstants {
   }
 };
 
+// The gradient of a matrix on its way into Muon (model/muon.h), n elements at the same place of both arenas. With b the
+// momentum, G = gradient * gradient_scale:
+//   M' = b M + (1 - b) G          what the average becomes
+//   G' = b M' + (1 - b) G         what the step follows (Nesterov)
+struct AveragedGradient {
+  const float* average = nullptr;  // M
+  const float* gradient = nullptr;
+  const AdamWScalars* scalars = nullptr;  // device memory
+  float momentum = 0;                     // b
+};
+
 // Columns [begin, begin + width) of the padded vocabulary, the first `columns` of which are no padding. Every shard has
 // at least one.
 struct VocabularyShard {
@@ -237,6 +248,20 @@ class Device {
   // m and v alone: what adamw(.., keep_moments = true) left out, bit for bit
   virtual void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
                              const AdamWConstants& constants, std::int64_t n) = 0;
+  // The elementwise parts of Muon; its products are those above. Buffers start at multiples of 4 bytes (2 in bf16),
+  // since q, k and v lie in one tensor; `out` and `update` at multiples of 256. sums[a] = sum of squares of atom a of
+  // G', accumulated in double
+  virtual void muon_squared_sums(double* sums, const AveragedGradient& from, std::int64_t n) = 0;
+  // out(n) = G' / (sqrt(sum of all sums) + 1e-7), at activation precision
+  virtual void muon_direction(void* out, const AveragedGradient& from, const double* sums, std::int64_t n) = 0;
+  // average(n) = M'; average is from.average
+  virtual void muon_average(float* average, const AveragedGradient& from, std::int64_t n) = 0;
+  // out(n) = a x(n) + b y(n), all at activation precision; out may be x or y
+  virtual void weighted_sum(void* out, float a, const void* x, float b, const void* y, std::int64_t n) = 0;
+  // new_parameter(n) = parameter (1 - lr weight_decay) - lr scale update(n), update at activation precision;
+  // new_parameter may equal parameter. low: as for adamw.
+  virtual void muon_update(float* new_parameter, void* low, const float* parameter, const void* update,
+                           const AdamWScalars* scalars, float weight_decay, float scale, std::int64_t n) = 0;
   // sums[a] = sum of squares of atom a of x (ceil(n / kAtomElements) atoms), accumulated in double
   virtual void squared_sums(double* sums, const float* x, std::int64_t n) = 0;
   // out(n) += in(n): the tied embedding's two gradients, groups of micro-batches

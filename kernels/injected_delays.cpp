@@ -98,8 +98,10 @@ class DelayedCommunicator final : public ForwardingCommunicator {
   }
 
   Ticket all_reduce(float* data, std::int64_t count) override { return inner().all_reduce(data, count); }
-  Ticket reduce_scatter(float* data, std::int64_t count) override { return inner().reduce_scatter(data, count); }
-  Ticket all_gather(float* data, std::int64_t count) override { return inner().all_gather(data, count); }
+  Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) override {
+    return inner().reduce_scatter(data, cuts);
+  }
+  Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override { return inner().all_gather(data, cuts); }
   Ticket start_merge_host(std::span<double> data) override { return inner().start_merge_host(data); }
   std::unique_ptr<Communicator> split(int color, int key) override {
     return std::make_unique<DelayedCommunicator>(inner().split(color, key), spec_);

@@ -65,16 +65,15 @@ void deliver(ChannelQueue& queue) {
 enum class Reduction : std::uint8_t { everywhere, own_piece, gather };
 
 // The piece of every rank becomes the sum over ranks; then the pieces are copied where they are wanted.
-void combine(std::vector<Half>& halves, Reduction reduction) {
+void combine(std::vector<Half>& halves, Reduction reduction, const std::vector<std::int64_t>& cuts) {
   const int ranks = static_cast<int>(halves.size());
-  const std::int64_t count = halves[0].bytes / static_cast<std::int64_t>(sizeof(float));
   for (const Half& half : halves) {
     if (half.bytes != halves[0].bytes)
       throw std::runtime_error("local communicator: ranks disagree on a collective's size");
   }
   const auto at = [&](int r) { return static_cast<float*>(halves[static_cast<std::size_t>(r)].data); };
   for (int owner = 0; owner < ranks; ++owner) {
-    const auto [begin, end] = Communicator::piece(count, owner, ranks);
+    const std::int64_t begin = cuts[static_cast<std::size_t>(owner)], end = cuts[static_cast<std::size_t>(owner) + 1];
     if (reduction != Reduction::gather) {
       std::vector<float*> parts;
       for (int r = 0; r < ranks; ++r) parts.push_back(at(r) + begin);
@@ -140,9 +139,17 @@ class LocalCommunicator final : public Communicator {
   }
   void progress() override {}
 
-  Ticket all_reduce(float* data, std::int64_t count) override { return reduce(data, count, Reduction::everywhere); }
-  Ticket reduce_scatter(float* data, std::int64_t count) override { return reduce(data, count, Reduction::own_piece); }
-  Ticket all_gather(float* data, std::int64_t count) override { return reduce(data, count, Reduction::gather); }
+  Ticket all_reduce(float* data, std::int64_t count) override {
+    std::vector<std::int64_t> cuts = {0};
+    for (int r = 0; r < size(); ++r) cuts.push_back(piece(count, r, size()).end);
+    return reduce(data, std::move(cuts), Reduction::everywhere);
+  }
+  Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) override {
+    return reduce(data, {cuts.begin(), cuts.end()}, Reduction::own_piece);
+  }
+  Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override {
+    return reduce(data, {cuts.begin(), cuts.end()}, Reduction::gather);
+  }
   Ticket start_merge_host(std::span<double> data) override {
     if (size() == 1) return 0;
     return collective(data.data(), static_cast<std::int64_t>(data.size_bytes()), merge);
@@ -220,9 +227,11 @@ class LocalCommunicator final : public Communicator {
     return meeting;
   }
 
-  Ticket reduce(float* data, std::int64_t count, Reduction reduction) {
-    return collective(data, count * static_cast<std::int64_t>(sizeof(float)),
-                      [reduction](std::vector<Half>& halves) { combine(halves, reduction); });
+  Ticket reduce(float* data, std::vector<std::int64_t> cuts, Reduction reduction) {
+    const std::int64_t bytes = cuts.back() * static_cast<std::int64_t>(sizeof(float));
+    return collective(data, bytes, [reduction, cuts = std::move(cuts)](std::vector<Half>& halves) {
+      combine(halves, reduction, cuts);
+    });
   }
 
   // `work` is done by the rank that arrives last, for all.

@@ -110,16 +110,42 @@ void create_file(const std::string& path, const Header& header, std::int64_t byt
   file.sync();
 }
 
-// visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena
-template <class Visit>
-void for_each_piece(const ModelConfig& config, const ArenaLayout& layout, bool owned_only, const Visit& visit) {
-  const std::vector<TensorInfo> tensors = model_tensors(config);
+bool is_held(const ArenaLayout::Entry& /*entry*/) { return true; }
+bool is_owned(const ArenaLayout::Entry& entry) { return entry.owned; }
+bool has_second_moment(const ArenaLayout::Entry& entry) { return entry.matrices.count == 0; }
+bool is_owned_with_second_moment(const ArenaLayout::Entry& entry) {
+  return is_owned(entry) && has_second_moment(entry);
+}
+
+// visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena whose entries
+// `takes` says yes to
+template <class Takes, class Visit>
+void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   for (const ArenaLayout::Entry& entry : layout.entries) {
-    if (owned_only && !entry.owned) continue;
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    if (!takes(entry)) continue;
+    const TensorInfo& tensor = entry.info;  // or a part of one
     for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece)
       visit(tensor, entry.offset + begin, begin, std::min(kPiece, tensor.elements - begin));
   }
+}
+
+// As write_tensors, of the entries that `takes` says yes to.
+template <class Takes>
+void write_pieces(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
+                  const ArenaLayout& layout, const float* arena, const Takes& takes) {
+  std::vector<float> host(static_cast<std::size_t>(kPiece));
+  std::vector<std::uint16_t> rounded(static_cast<std::size_t>(precision == Precision::bf16 ? kPiece : 0));
+  const std::int64_t element = element_size(precision);
+  for_each_piece(config, layout, takes,
+                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
+                   device.to_host(host.data(), arena + place, count * std::int64_t{sizeof(float)});
+                   const void* data = host.data();
+                   if (precision == Precision::bf16) {
+                     std::transform(host.begin(), host.begin() + count, rounded.begin(), to_bf16);
+                     data = rounded.data();
+                   }
+                   file.write(body + (tensor.offset + begin) * element, data, count * element);
+                 });
 }
 
 }  // namespace
@@ -192,7 +218,7 @@ void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, s
 
 void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
   std::vector<float> host(static_cast<std::size_t>(kPiece));
-  for_each_piece(config_, layout, /*owned_only=*/false,
+  for_each_piece(config_, layout, is_held,
                  [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
                    read(host.data(), tensor, begin, count);
                    device.to_device(values + place, host.data(), count * std::int64_t{sizeof(float)});
@@ -241,47 +267,45 @@ OptimizerFile::OptimizerFile(const std::string& path) : file_(path) {
   check_sizes(path, header, static_cast<std::int64_t>(file_.bytes().size()),
               [](const ModelConfig& config) { return optimizer_file_bytes(config); });
   config_ = config_of(header);
+  optimizer_ = header[9] == 0 ? OptimizerKind::adamw : OptimizerKind::muon;
 }
 
 void OptimizerFile::read_arenas(Device& device, float* first, float* second, const ArenaLayout& layout) const {
-  const std::byte* body = file_.bytes().data() + kHeaderBytes;
-  for_each_piece(config_, layout, /*owned_only=*/false,
-                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
-                   constexpr std::int64_t kFloat = sizeof(float);
-                   const std::byte* in = body + (tensor.offset + begin) * kFloat;
-                   device.to_device(first + place, in, count * kFloat);
-                   device.to_device(second + place, in + moment_bytes(config_), count * kFloat);
-                 });
+  if (layout.optimizer != optimizer_) {
+    const auto name = [](OptimizerKind kind) { return kind == OptimizerKind::muon ? "Muon" : "AdamW"; };
+    throw std::invalid_argument(file_.path() + ": holds the state of " + name(optimizer_) + ", not of " +
+                                name(layout.optimizer));
+  }
+  const auto read_into = [&](float* arena, std::int64_t body) {
+    return [&device, arena, in = file_.bytes().data() + body](const TensorInfo& tensor, std::int64_t place,
+                                                              std::int64_t begin, std::int64_t count) {
+      constexpr std::int64_t kFloat = sizeof(float);
+      device.to_device(arena + place, in + (tensor.offset + begin) * kFloat, count * kFloat);
+    };
+  };
+  for_each_piece(config_, layout, is_held, read_into(first, kHeaderBytes));
+  for_each_piece(config_, layout, has_second_moment, read_into(second, kHeaderBytes + moment_bytes(config_)));
   file_.require_whole();
 }
 
-void create_optimizer_file(const std::string& path, const ModelConfig& config) {
-  create_file(path, header_of(config, kOptimizerMagic, kOptimizerVersion), optimizer_file_bytes(config));
+void create_optimizer_file(const std::string& path, const ModelConfig& config, OptimizerKind optimizer) {
+  Header header = header_of(config, kOptimizerMagic, kOptimizerVersion);
+  header[9] = optimizer == OptimizerKind::muon ? 1 : 0;
+  create_file(path, header, optimizer_file_bytes(config));
 }
 
 void write_moments(Device& device, const std::string& path, const ModelConfig& config, const ArenaLayout& layout,
                    const float* first, const float* second) {
   RangeFile file(temporary_name(path));
-  write_tensors(device, file, kHeaderBytes, config, Precision::fp32, layout, first);
-  write_tensors(device, file, kHeaderBytes + moment_bytes(config), config, Precision::fp32, layout, second);
+  write_pieces(device, file, kHeaderBytes, config, Precision::fp32, layout, first, is_owned);
+  write_pieces(device, file, kHeaderBytes + moment_bytes(config), config, Precision::fp32, layout, second,
+               is_owned_with_second_moment);
   file.sync();
 }
 
 void write_tensors(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
                    const ArenaLayout& layout, const float* arena) {
-  std::vector<float> host(static_cast<std::size_t>(kPiece));
-  std::vector<std::uint16_t> rounded(static_cast<std::size_t>(precision == Precision::bf16 ? kPiece : 0));
-  const std::int64_t element = element_size(precision);
-  for_each_piece(config, layout, /*owned_only=*/true,
-                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
-                   device.to_host(host.data(), arena + place, count * std::int64_t{sizeof(float)});
-                   const void* data = host.data();
-                   if (precision == Precision::bf16) {
-                     std::transform(host.begin(), host.begin() + count, rounded.begin(), to_bf16);
-                     data = rounded.data();
-                   }
-                   file.write(body + (tensor.offset + begin) * element, data, count * element);
-                 });
+  write_pieces(device, file, body, config, precision, layout, arena, is_owned);
 }
 
 std::uint16_t to_bf16(float value) {

@@ -4,7 +4,8 @@
 //   [7] Vp, V rounded up to a multiple of 128    [8] 1: untied, with headw (Vp,C) after all others; 0: tied, as llm.c
 //
 // Optimizer files have the same shape: the number 20261129, version 1, the same sizes, and as body the first moments of
-// all tensors, then the second moments, in fp32.
+// all tensors, then the second moments, in fp32; [9] 0: of AdamW, 1: of Muon, whose matrices have an average in place
+// of the first moment and zeros (no bytes on the disk) in place of the second.
 //
 // Files do not know of ranks: any rank reads the tensors that it holds and writes the tensors that it owns.
 #pragma once
@@ -71,16 +72,18 @@ class OptimizerFile {
 
   const ModelConfig& config() const { return config_; }
 
-  // Both moments of all tensors of a rank, into its arenas on the device.
+  // The moments of all tensors of a rank, into its arenas on the device, as far as the layout's optimizer has them.
+  // Throws std::invalid_argument if the file is another optimizer's.
   void read_arenas(Device& device, float* first, float* second, const ArenaLayout& layout) const;
 
  private:
   MappedFile file_;
   ModelConfig config_;
+  OptimizerKind optimizer_ = OptimizerKind::adamw;
 };
 
 // As for model files, with publish() at the end.
-void create_optimizer_file(const std::string& path, const ModelConfig& config);
+void create_optimizer_file(const std::string& path, const ModelConfig& config, OptimizerKind optimizer);
 void write_moments(Device& device, const std::string& path, const ModelConfig& config, const ArenaLayout& layout,
                    const float* first, const float* second);
 

@@ -32,20 +32,51 @@ std::uint64_t hash_floats(std::span<const float> values) {
   return hash;
 }
 
-// visit(tensors) for all tensors that the rank holds, as many at once as one operation takes.
-template <class Visit>
-void for_each_batch(const ArenaLayout& layout, bool owned_only, const Visit& visit) {
+// visit(tensors) for the tensors of the entries that `takes` says yes to, as many at once as one operation takes.
+template <class Takes, class Visit>
+void for_each_batch(const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   std::array<Device::ArenaTensor, kTensorsAtOnce> batch;
   std::size_t count = 0;
   const auto take = [&] {
     if (count > 0) visit(std::span<const Device::ArenaTensor>(batch.data(), count));
     count = 0;
   };
-  for_each_tensor(layout, owned_only, [&](const TensorInfo& tensor, std::int64_t offset) {
-    batch[count++] = {.offset = offset, .elements = tensor.elements, .decays = tensor.decays};
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    if (!takes(entry)) continue;
+    batch[count++] = {.offset = entry.offset, .elements = entry.info.elements, .decays = entry.info.decays};
     if (count == batch.size()) take();
-  });
+  }
   take();
+}
+
+bool is_owned(const ArenaLayout::Entry& entry) { return entry.owned; }
+bool is_adamws(const ArenaLayout::Entry& entry) { return entry.matrices.count == 0; }
+
+// visit(matrix) for every matrix that Muon updates.
+template <class Visit>
+void for_each_matrix(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
+                     const AdamWScalars* scalars, const MuonConstants& constants, const Visit& visit) {
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    const Matrices& matrices = entry.matrices;
+    for (std::int64_t i = 0; i < matrices.count; ++i) {
+      const std::int64_t offset = entry.offset + i * matrices.rows * matrices.columns;
+      const std::int64_t low_offset = offset * element_size(device.precision());
+      visit(MuonMatrix{.new_values = arenas.new_values + offset,
+                       .low = arenas.low == nullptr ? nullptr : static_cast<char*>(arenas.low) + low_offset,
+                       .values = arenas.values + offset,
+                       .from = {.average = arenas.m + offset,
+                                .gradient = arenas.gradients + offset,
+                                .scalars = scalars,
+                                .momentum = constants.momentum},
+                       .rows = matrices.rows,
+                       .columns = matrices.columns});
+    }
+  }
+}
+
+// M has its place in the arena of first moments.
+void store_average(Device& device, const OptimizerArenas& arenas, const MuonMatrix& matrix) {
+  device.muon_average(arenas.m + (matrix.from.average - arenas.m), matrix.from, matrix.rows * matrix.columns);
 }
 
 }  // namespace
@@ -67,7 +98,7 @@ std::int64_t owned_atoms(const ArenaLayout& layout) {
 void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, double* host_scratch,
                            const ArenaLayout& layout, const float* gradients) {
   std::int64_t atoms = 0;
-  for_each_batch(layout, /*owned_only=*/true, [&](std::span<const Device::ArenaTensor> tensors) {
+  for_each_batch(layout, is_owned, [&](std::span<const Device::ArenaTensor> tensors) {
     device.squared_sums_all(scratch + atoms, gradients, tensors);
     for (const Device::ArenaTensor& tensor : tensors) atoms += (tensor.elements + kAtomElements - 1) / kAtomElements;
   });
@@ -102,7 +133,7 @@ AdamWScalars adamw_scalars(const AdamWConstants& constants, double learning_rate
 
 void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
                 const AdamWConstants& constants, bool keep_moments) {
-  for_each_batch(layout, /*owned_only=*/false, [&](std::span<const Device::ArenaTensor> tensors) {
+  for_each_batch(layout, is_adamws, [&](std::span<const Device::ArenaTensor> tensors) {
     device.adamw_all(arenas.new_values, arenas.low, arenas.m, arenas.v, arenas.values, arenas.gradients, tensors,
                      scalars, constants, keep_moments);
   });
@@ -110,9 +141,23 @@ void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout
 
 void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
                         const AdamWScalars* scalars, const AdamWConstants& constants) {
-  for_each_batch(layout, /*owned_only=*/false, [&](std::span<const Device::ArenaTensor> tensors) {
+  for_each_batch(layout, is_adamws, [&](std::span<const Device::ArenaTensor> tensors) {
     device.adamw_moments_all(arenas.m, arenas.v, arenas.gradients, tensors, scalars, constants);
   });
+}
+
+void muon_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
+               const MuonConstants& constants, bool keep_averages, void* scratch) {
+  for_each_matrix(device, arenas, layout, scalars, constants, [&](const MuonMatrix& matrix) {
+    muon_matrix_step(device, matrix, constants, scratch);
+    if (!keep_averages) store_average(device, arenas, matrix);
+  });
+}
+
+void muon_averages_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
+                        const AdamWScalars* scalars, const MuonConstants& constants) {
+  for_each_matrix(device, arenas, layout, scalars, constants,
+                  [&](const MuonMatrix& matrix) { store_average(device, arenas, matrix); });
 }
 
 void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ArenaLayout& layout, const float* values,

@@ -1,7 +1,7 @@
-// Learning-rate schedules, AdamW over a rank's arena, the global gradient norm and the parameter hash. Everything that
-// spans ranks is an array over the atoms of the whole model: each rank fills in the atoms that it owns, the caller
-// brings the arrays together, and one function turns the whole into a number. The order of the sum is that of the
-// atoms, so neither p, v, the partition nor the number of threads can change a bit.
+// Learning-rate schedules, AdamW and Muon over a rank's arena, the global gradient norm and the parameter hash.
+// Everything that spans ranks is an array over the atoms of the whole model: each rank fills in the atoms that it owns,
+// the caller brings the arrays together, and one function turns the whole into a number. The order of the sum is that
+// of the atoms, so neither p, v, the partition nor the number of threads can change a bit.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "kernels/device.h"
 #include "model/config.h"
+#include "model/muon.h"
 #include "model/parameters.h"
 
 namespace train_gpt {
@@ -81,13 +82,24 @@ struct OptimizerArenas {
   const float* gradients = nullptr;
 };
 
-// One step for all tensors of the rank. Weight decay applies to tensors that decay; constants.weight_decay is the value
-// for those. `scalars` is read from device memory. keep_moments: m and v stay as they are, see Device::adamw.
+// One step for all tensors of the rank but those that Muon updates. Weight decay applies to tensors that decay;
+// constants.weight_decay is the value for those. `scalars` is read from device memory. keep_moments: m and v stay as
+// they are, see Device::adamw.
 void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
                 const AdamWConstants& constants, bool keep_moments);
 // The moments of the same step: what adamw_step(.., keep_moments = true) left out.
 void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
                         const AdamWScalars* scalars, const AdamWConstants& constants);
+
+// ---- Muon -----------------------------------------------------------------------------------------------------------
+
+// One step for the matrices that the layout gives to Muon (model/muon.h); their averages are in arenas.m. scratch:
+// muon_scratch_bytes of device memory. keep_averages: they stay as they are.
+void muon_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
+               const MuonConstants& constants, bool keep_averages, void* scratch);
+// The averages of the same step: what muon_step(.., keep_averages = true, ..) left out.
+void muon_averages_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
+                        const AdamWScalars* scalars, const MuonConstants& constants);
 
 // ---- parameter hash -------------------------------------------------------------------------------------------------
 

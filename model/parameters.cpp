@@ -79,6 +79,17 @@ std::vector<TensorInfo> model_tensors(const ModelConfig& config) {
   return tensors;
 }
 
+const char* to_string(OptimizerKind optimizer) { return optimizer == OptimizerKind::muon ? "muon" : "adamw"; }
+
+Matrices optimizer_matrices(const ModelConfig& config, const TensorInfo& tensor, OptimizerKind optimizer) {
+  const auto kind = std::ranges::find_if(kLayerKinds, [&](const KindTraits& one) { return one.kind == tensor.kind; });
+  if (optimizer != OptimizerKind::muon || kind == kLayerKinds.end() || kind->rows_in_hidden == 0) return {};
+  const std::int64_t count = tensor.kind == TensorKind::qkvw ? 3 : 1;
+  return {.count = count,
+          .rows = kind->rows_in_hidden * config.hidden / count,
+          .columns = kind->columns_in_hidden * config.hidden};
+}
+
 int tensor_index(const ModelConfig& config, TensorKind kind, std::int64_t piece) {
   const std::int64_t shards = head_shards(config);
   if (kind == TensorKind::wte) return static_cast<int>(piece);
@@ -119,13 +130,15 @@ std::int64_t ArenaLayout::offset_of(int tensor) const {
   return entry == nullptr ? -1 : entry->offset;
 }
 
+std::int64_t arena_elements(const TensorInfo& tensor) { return round_up(tensor.elements, kArenaAlignment); }
+
 ElementRange wte_range(const ModelConfig& config, const ArenaLayout& layout, int first, int last) {
   const std::int64_t begin = layout.offset_of(tensor_index(config, TensorKind::wte, first));
   const ArenaLayout::Entry& end = *layout.find(tensor_index(config, TensorKind::wte, last - 1));
   return {.offset = begin, .elements = end.offset + end.info.elements - begin};
 }
 
-ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units) {
+ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units, OptimizerKind optimizer) {
   if (static_cast<int>(units.size()) != unit_count(config))
     throw std::invalid_argument("arena_layout: " + std::to_string(units.size()) + " flags for " +
                                 std::to_string(unit_count(config)) + " units");
@@ -135,18 +148,29 @@ ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& uni
   };
   const std::vector<TensorInfo> tensors = model_tensors(config);
   ArenaLayout layout;
+  layout.optimizer = optimizer;
   for (int t = 0; t < static_cast<int>(tensors.size()); ++t) {
     const TensorInfo& tensor = tensors[static_cast<std::size_t>(t)];
     const bool owned = units[static_cast<std::size_t>(tensor.unit)];
     if (!owned && !read_by_head(tensor)) continue;
-    layout.entries.push_back({.tensor = t, .offset = layout.elements, .owned = owned, .info = tensor});
-    layout.elements += round_up(tensor.elements, kArenaAlignment);
+    layout.entries.push_back(
+        {.tensor = t, .owned = owned, .info = tensor, .matrices = optimizer_matrices(config, tensor, optimizer)});
   }
+  const auto place = [&](bool matrices) {
+    for (ArenaLayout::Entry& entry : layout.entries) {
+      if ((entry.matrices.count > 0) != matrices) continue;
+      entry.offset = layout.elements;
+      layout.elements += arena_elements(entry.info);
+    }
+  };
+  place(false);
+  layout.second_elements = layout.elements;
+  place(true);
   layout.gradient_elements = layout.elements;
   for (ArenaLayout::Entry& entry : layout.entries) {
     if (!entry.owned || !read_by_head(entry.info)) continue;
     entry.head_gradient = layout.gradient_elements;
-    layout.gradient_elements += round_up(entry.info.elements, kArenaAlignment);
+    layout.gradient_elements += arena_elements(entry.info);
   }
   return layout;
 }

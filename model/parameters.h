@@ -50,6 +50,19 @@ struct TensorInfo {
   std::int64_t atoms() const { return (elements + kAtomElements - 1) / kAtomElements; }
 };
 
+// What updates the layers' matrices; all other tensors are AdamW's.
+enum class OptimizerKind : std::uint8_t { adamw, muon };
+const char* to_string(OptimizerKind optimizer);
+
+// Matrices of one shape that lie one after the other in a tensor.
+struct Matrices {
+  std::int64_t count = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+// Those of a tensor that `optimizer` updates as matrices: q, k and v are three. Count 0: none, it is AdamW's.
+Matrices optimizer_matrices(const ModelConfig& config, const TensorInfo& tensor, OptimizerKind optimizer);
+
 // All tensors in canonical order.
 std::vector<TensorInfo> model_tensors(const ModelConfig& config);
 
@@ -63,7 +76,9 @@ std::int64_t element_count(const ModelConfig& config);  // of all tensors, paddi
 std::int64_t atom_count(const ModelConfig& config);     // of all tensors
 
 // Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
-// gradients, first and second moments), the same offsets in each kind. Tensors start at multiples of 128 elements, so
+// gradients, first and second moments), the same offsets in each kind; in canonical order, unless somebody moves them
+// (pipeline/plan/sections.h). Matrices that Muon updates lie after all other tensors, since they have no second moment.
+// Tensors start at multiples of 128 elements, so
 // that they are 256-byte aligned in fp32 and in bf16 arenas; shards of one matrix that follow each other do so without
 // a gap. Where a tied model's embedding and a shard of its head are both here, that shard of wte appears once as
 // parameter and twice as gradient (see Entry::head_gradient).
@@ -78,14 +93,20 @@ struct ArenaLayout {
     // Tied models: the head's gradient of a shard of wte has a buffer of its own, beyond the others in the gradient
     // arena, where the embedding lives here too; -1 when there is none.
     std::int64_t head_gradient = -1;
+    Matrices matrices;  // count 0: AdamW updates it
   };
-  std::vector<Entry> entries;          // canonical order
-  std::int64_t elements = 0;           // of parameters, and of each moment
+  std::vector<Entry> entries;  // canonical order
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::int64_t elements = 0;           // of parameters, and of the first moment
+  std::int64_t second_elements = 0;    // of the second moment
   std::int64_t gradient_elements = 0;  // with the head's own
 
   const Entry* find(int tensor) const;       // null if the rank does not hold it
   std::int64_t offset_of(int tensor) const;  // -1 if the rank does not hold it
 };
+
+// Elements that a tensor takes in an arena, with what aligns the next one.
+std::int64_t arena_elements(const TensorInfo& tensor);
 
 // Where shards [first, last) of wte lie in an arena that holds them all: one piece.
 struct ElementRange {
@@ -95,7 +116,8 @@ struct ElementRange {
 ElementRange wte_range(const ModelConfig& config, const ArenaLayout& layout, int first, int last);
 
 // `units`: one flag per unit, true where the rank holds it.
-ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units);
+ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units,
+                         OptimizerKind optimizer = OptimizerKind::adamw);
 
 // Deterministic initial values of one tensor, GPT-2's: N(0, 0.02), residual projections scaled by 1/sqrt(2 layers),
 // biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v, the partition or

@@ -14,6 +14,7 @@
 #include "commands/cli/other_names.h"
 #include "data/data_folder.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 
 namespace train_gpt {
 namespace {
@@ -166,12 +167,12 @@ Options parse_options(const std::vector<std::string>& arguments) {
 }
 
 int PipelineOptions::chunks_for(const std::string& name) const {
-  if (name == "auto") return 0;
+  if (name == "auto" || is_flushless(name)) return 0;
   return takes_chunks(name) || chunks == default_chunks(name) ? chunks : 0;
 }
 
 int PipelineOptions::group_size_for(const std::string& name) const {
-  return name != "auto" && takes_group_size(name) ? group_size : 0;
+  return name != "auto" && !is_flushless(name) && takes_group_size(name) ? group_size : 0;
 }
 
 const char* to_string(Command command) {

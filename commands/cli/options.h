@@ -73,8 +73,9 @@ struct BatchOptions {
   bool micro_batches_given = false;   // a schedule file has an m of its own
   std::int64_t global_rows = 0;       // --global-batch-size, which sets m; 0: not given
   int data_parallel = 1;              // d
-  std::optional<int>
-      accumulation_groups;  // G, of the whole step; not given: d, or 2d where a schedule has two directions
+  // G, of the whole step; not given: d, or 2d where a schedule has two directions
+  std::optional<int> accumulation_groups;
+  int zero = 0;  // 1: optimizer state is shared out to the replicas
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 
@@ -84,6 +85,8 @@ struct BatchOptions {
 enum class OptimizerStep : std::uint8_t { synchronous, optimistic };
 
 struct OptimizerOptions {
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  MuonScale muon_scale = MuonScale::rms;
   double learning_rate = 3e-4;
   LearningRateShape lr_schedule = LearningRateShape::cosine;
   std::int64_t warmup_steps = 0;
@@ -147,6 +150,7 @@ struct PipelineOptions {
   bool all_schedules = false;                     // simulate: "all" was asked for, so what is not legal is left out
   int chunks = 0;                                 // v; 0: the schedule's default. See chunks_for
   int group_size = 0;                             // g; 0: the smallest legal one. See group_size_for
+  int warmup_factor = 1;                          // w, of schedules without a flush
   std::string schedule_file;                      // CSV; replaces `schedules`
   PartitionOption partition;
   std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now

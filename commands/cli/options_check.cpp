@@ -9,6 +9,7 @@
 #include "commands/cli/options_value.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/search/search.h"
 
 namespace train_gpt {
@@ -98,6 +99,12 @@ void check_batch(const Options& options) {
              std::string("2^63 tokens; lower one of them"));
     }
   }
+  if (batch.zero > 0 && batch.data_parallel == 1) {
+    refuse("--zero 1 shares optimizer state out to replicas: give --data-parallel 2 or more");
+  }
+  if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
+    refuse("--zero 1 has no meaning with --device timed, which computes nothing");
+  }
   const int groups = batch.accumulation_groups.value_or(batch.data_parallel);
   if (groups == batch.data_parallel) return;
   if (!std::has_single_bit(static_cast<unsigned>(groups)) || groups % batch.data_parallel != 0) {
@@ -129,10 +136,13 @@ void check_training(const Options& options, const Given& given) {
   if (given.contains("min-lr-fraction") && options.optimizer.lr_schedule == LearningRateShape::constant) {
     refuse("--min-lr-fraction has no meaning with --lr-schedule constant; leave out one");
   }
+  if (given.contains("muon-scale") && options.optimizer.optimizer != OptimizerKind::muon) {
+    refuse("--muon-scale has no meaning without --optimizer muon");
+  }
 }
 
 std::string fixed_chunks(const std::string& name) {
-  return "--schedule " + name + " has " + std::to_string(default_chunks(name)) + " per rank";
+  return "--schedule " + name + " has " + std::to_string(is_flushless(name) ? 1 : default_chunks(name)) + " per rank";
 }
 
 // Several schedules (simulate): an option has to mean something to one of them.
@@ -158,6 +168,10 @@ void check_schedule(const Options& options, const Given& given) {
   if (given.contains("search-seconds") && !automatic) refuse("--search-seconds has no meaning without --schedule auto");
   if (!automatic && pipeline.chunks != 0 && std::none_of(names.begin(), names.end(), takes_these_chunks)) {
     refuse("--chunks " + std::to_string(pipeline.chunks) + " is not possible: " + fixed_chunks(names.front()));
+  }
+  if (given.contains("warmup-factor") && std::none_of(names.begin(), names.end(), is_flushless)) {
+    refuse("--warmup-factor has no meaning for --schedule " + names.front() + "; " + either(flushless_names()) +
+           " takes it");
   }
   const auto takes_group = [&](const std::string& name) { return pipeline.group_size_for(name) != 0; };
   if (pipeline.group_size != 0 && std::none_of(names.begin(), names.end(), takes_group)) {

@@ -7,6 +7,7 @@
 #include "data/vocabulary.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 
 namespace train_gpt {
 namespace {
@@ -39,11 +40,22 @@ constexpr double kLargestCost = 1e12;     // ms, 30 years: timelines and sums of
 constexpr double kLeastBandwidth = 1e-9;  // GB/s: one byte per second
 constexpr double kLargestMemory = 1e6;    // activations
 
-const char* schedule_help() {
+std::string schedule_help() {
+  std::string names;
+  for (const std::string& name : schedule_names()) names += name + ", ";
+  return names + "or auto: search for the best";
+}
+
+const char* pipelined_schedule_help() {
+  static const std::string text = schedule_help();
+  return text.c_str();
+}
+
+const char* simulated_schedule_help() {
   static const std::string text = [] {
     std::string names;
-    for (const std::string& name : schedule_names()) names += name + ", ";
-    return names + "or auto: search for the best";
+    for (const std::string& name : flushless_names()) names += (names.empty() ? "" : ", ") + name;
+    return schedule_help() + "; never flushing: " + names + "; all: those that flush";
   }();
   return text.c_str();
 }
@@ -61,7 +73,10 @@ void set_schedules(Options& o, const Value& v) {
   if (!several && (pipeline.schedules.size() > 1 || all)) {
     v.refuse("names several schedules; only simulate takes a list");
   }
-  if (several) known.emplace_back("all");
+  if (several) {
+    known.insert(known.end(), flushless_names().begin(), flushless_names().end());
+    known.emplace_back("all");
+  }
   for (const std::string& name : pipeline.schedules) {
     if (name == "all") v.refuse("mixes all with names; give all alone");
     if (std::find(known.begin(), known.end(), name) == known.end()) v.refuse_unknown(name, known);
@@ -182,6 +197,9 @@ std::vector<OptionSpec> batch_options() {
            [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
           {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
            [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
+          {"zero", "0|1", "0", kTrain | kPlan,
+           "1: each of the d replicas keeps the optimizer state of its part of the parameters",
+           [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 1); }},
           {"accumulation-groups", "G", nullptr, kTrain | kPlan,
            "order of sums: the step's d*m micro-batches in G groups, those in a binary tree; a power of two that d "
            "divides, "
@@ -191,6 +209,17 @@ std::vector<OptionSpec> batch_options() {
 
 std::vector<OptionSpec> optimizer_options() {
   return {
+      {"optimizer", "NAME", "adamw", kTrain | kPlan,
+       "adamw, or muon: the layers' matrices by Muon (momentum .95), everything else by AdamW",
+       [](Options& o, const Value& v) {
+         o.optimizer.optimizer =
+             v.choice<OptimizerKind>({{"adamw", OptimizerKind::adamw}, {"muon", OptimizerKind::muon}});
+       }},
+      {"muon-scale", "NAME", "rms", kTrain,
+       "rms: steps as large as AdamW's, for the same --learning-rate; spectral: sqrt(max(1, rows/columns))",
+       [](Options& o, const Value& v) {
+         o.optimizer.muon_scale = v.choice<MuonScale>({{"rms", MuonScale::rms}, {"spectral", MuonScale::spectral}});
+       }},
       {"learning-rate", "X", "0.0003", kTrain, "largest rate",
        [](Options& o, const Value& v) { o.optimizer.learning_rate = v.number(0); }},
       {"lr-schedule", "NAME", "cosine", kTrain, "constant, cosine, linear or wsd, after the warm-up",
@@ -286,14 +315,17 @@ void set_chunks(Options& o, const Value& v) {
 
 std::vector<OptionSpec> pipeline_options() {
   return {
-      {"schedule", "NAME", "1f1b", kPipelined, schedule_help(), set_schedules},
-      {"schedule", "NAME,...|all", "1f1b", kSimulate, schedule_help(), set_schedules},
+      {"schedule", "NAME", "1f1b", kPipelined, pipelined_schedule_help(), set_schedules},
+      {"schedule", "NAME,...|all", "1f1b", kSimulate, simulated_schedule_help(), set_schedules},
       {"chunks", "v|LIST", nullptr, kPipelined | kSimulate,
        "virtual stages per rank; a LIST: what --schedule auto considers (default 1,2,3,4; 2 includes the V)",
        set_chunks},
       {"group-size", "g", nullptr, kPipelined | kSimulate,
        "micro-batches per group of interleaved and interleaved-zb; by default the smallest legal one",
        [](Options& o, const Value& v) { o.pipeline.group_size = v.integer<int>(1, kLargestCount); }},
+      {"warmup-factor", "w", "1", kSimulate,
+       "of 2bw: w forwards ahead for each rank that follows; 2 where messages take their time",
+       [](Options& o, const Value& v) { o.pipeline.warmup_factor = v.integer<int>(1, 2); }},
       {"search-seconds", "X", nullptr, kSimulate | kPlan,
        "end the search of --schedule auto after so long, with the best so far",
        [](Options& o, const Value& v) { o.pipeline.search_seconds = v.seconds(0.001, kLargestCost); }},

@@ -107,7 +107,6 @@ constexpr Answer kAnswers[] = {
     {"fp32", kPrecision},
     {"dropout", "models are trained without dropout here, as llm.c does"},
     {"compile", "nothing is compiled at run time here"},
-    {"optimizer", "the optimizer is AdamW: --beta1 --beta2 --eps --weight-decay"},
 };
 
 // Letters and digits alone, in small letters.
@@ -157,6 +156,7 @@ std::string canonical_schedule(const std::string& name) {
   for (const std::string& known : schedule_names()) {
     if (squeezed(known) == squeezed_name) return known;
   }
+  if (squeezed_name == "pipedream2bw") return "2bw";
   return squeezed_name == "auto" || squeezed_name == "all" ? squeezed_name : name;
 }
 

@@ -47,7 +47,7 @@ void BackgroundSaving::begin(const Saving& saving) {
   if (world_.rank() == 0) {
     make_partial(saving_.folder);
     create_model_file(partial(kModelName), model_, Precision::fp32);
-    if (saving_.moments) create_optimizer_file(partial(kOptimizerName), model_);
+    if (saving_.moments) create_optimizer_file(partial(kOptimizerName), model_, copy_.optimizer());
   }
   world_.barrier();
   copy_.take(saving_.moments);

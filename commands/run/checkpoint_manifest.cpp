@@ -83,10 +83,12 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
                        {"beta2", exact(optimizer.beta2)},
                        {"eps", exact(optimizer.eps)},
                        {"grad-clip", exact(optimizer.grad_clip)},
+                       {"optimizer", to_string(optimizer.optimizer)},
                        {"steps", std::to_string(options.run.steps)},
                        // With rows per step and groups it settles the order of all sums.
                        {"micro-batch-size", std::to_string(batch.rows)},
                        {"groups of micro-batches", order_of_sums(batch)}};
+  if (optimizer.optimizer == OptimizerKind::muon) manifest.training["muon-scale"] = to_string(optimizer.muon_scale);
   return manifest;
 }
 
@@ -226,6 +228,19 @@ void require_same_data(const CheckpointManifest& saved, const CheckpointManifest
          told(*differing.second) + ", but the checkpoint has " + told(*differing.first));
 }
 
+// The state of one optimizer is no start for another. Manifests of before there was a choice name none.
+void require_same_optimizer(const CheckpointManifest& saved, const CheckpointManifest& now,
+                            const std::string& checkpoint) {
+  const auto of = [](const CheckpointManifest& manifest) {
+    const auto found = manifest.training.find("optimizer");
+    return found == manifest.training.end() ? std::string("adamw") : found->second;
+  };
+  if (of(saved) == of(now)) return;
+  throw std::invalid_argument("--resume " + checkpoint + ": --optimizer is " + of(now) + ", but the checkpoint has " +
+                              of(saved) + ". Resume with the same, or begin a new run from the checkpoint's " +
+                              "model.bin with --init");
+}
+
 // The rate of a curve that is over would jump back to where a longer curve is at this step.
 void require_same_curve(const CheckpointManifest& saved, const CheckpointManifest& now, std::int64_t steps,
                         const std::string& checkpoint) {
@@ -253,6 +268,7 @@ void require_same_run(const CheckpointManifest& saved, const CheckpointManifest&
                 "this would change the order of the samples. Resume with the same, or begin a new run from the "
                 "checkpoint's model.bin with --init");
   require_same_data(saved, now, checkpoint);
+  require_same_optimizer(saved, now, checkpoint);
   if (saved.step > steps) {
     throw std::invalid_argument("--resume " + checkpoint + ": the checkpoint was written after " +
                                 std::to_string(saved.step) + " steps, more than --steps " + std::to_string(steps) +

@@ -209,6 +209,7 @@ OptimizerSettings optimizer_settings(const Options& options) {
                     .beta2 = static_cast<float>(wanted.beta2),
                     .eps = static_cast<float>(wanted.eps),
                     .weight_decay = static_cast<float>(wanted.weight_decay)};
+  settings.muon = {.weight_decay = settings.adamw.weight_decay, .scale = wanted.muon_scale};
   settings.grad_clip = wanted.grad_clip;
   return settings;
 }
@@ -220,8 +221,10 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.batch = batch_shape(options, schedule);
   if (schedule) request.schedule = *schedule;
   request.precision = device.precision();
+  request.optimizer = options.optimizer.optimizer;
   request.caches = options.run.sample_every > 0 && device.rows_stand_alone();
   request.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
+  request.zero = options.batch.zero;
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());

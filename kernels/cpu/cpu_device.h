@@ -112,6 +112,13 @@ class CpuDevice : public Device {
   void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
                      const AdamWConstants& constants, std::int64_t n) override;
   void squared_sums(double* sums, const float* x, std::int64_t n) override;
+  // muon.cpp
+  void muon_squared_sums(double* sums, const AveragedGradient& from, std::int64_t n) override;
+  void muon_direction(void* out, const AveragedGradient& from, const double* sums, std::int64_t n) override;
+  void muon_average(float* average, const AveragedGradient& from, std::int64_t n) override;
+  void weighted_sum(void* out, float a, const void* x, float b, const void* y, std::int64_t n) override;
+  void muon_update(float* new_parameter, void* low, const float* parameter, const void* update,
+                   const AdamWScalars* scalars, float weight_decay, float scale, std::int64_t n) override;
   // memory.cpp
   void add(float* out, const float* in, std::int64_t n) override;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "kernels/sum_of_ranks.h"
 
@@ -28,21 +29,22 @@ void check_mpi(int code, const char* what) {
 
 std::int64_t MpiCollective::staging_elements(int ranks) { return (ranks - 1) * slice_elements(ranks); }
 
-MpiCollective::MpiCollective(MPI_Comm comm, int tag, Kind kind, float* data, std::int64_t count, float* staging)
-    : comm_(comm), tag_(tag), kind_(kind), data_(data), count_(count), staging_(staging) {
+MpiCollective::MpiCollective(MPI_Comm comm, int tag, Kind kind, float* data, std::vector<std::int64_t> cuts,
+                             float* staging)
+    : comm_(comm), tag_(tag), kind_(kind), data_(data), cuts_(std::move(cuts)), staging_(staging) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
   parts_.resize(static_cast<std::size_t>(size_));
   std::int64_t longest = 0;
   for (int r = 0; r < size_; ++r) {
-    const auto [begin, end] = Communicator::piece(count_, r, size_);
+    const auto [begin, end] = piece(r);
     longest = std::max(longest, end - begin);
   }
   rounds_ = (longest + slice_elements(size_) - 1) / slice_elements(size_);
 }
 
 Communicator::Piece MpiCollective::slice(int owner) const {
-  const auto [begin, end] = Communicator::piece(count_, owner, size_);
+  const auto [begin, end] = piece(owner);
   const std::int64_t length = slice_elements(size_);
   return {std::min(end, begin + round_ * length), std::min(end, begin + (round_ + 1) * length)};
 }
@@ -73,10 +75,10 @@ void MpiCollective::add_round() {
 void MpiCollective::post_gather() {
   gathering_ = true;
   constexpr std::int64_t kPiece = std::int64_t{1} << 28;  // MPI counts are ints
-  const auto [mine, my_end] = Communicator::piece(count_, rank_, size_);
+  const auto [mine, my_end] = piece(rank_);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const auto [theirs, their_end] = Communicator::piece(count_, peer, size_);
+    const auto [theirs, their_end] = piece(peer);
     for (std::int64_t i = theirs; i < their_end; i += kPiece) {
       check_mpi(MPI_Irecv(data_ + i, static_cast<int>(std::min(kPiece, their_end - i)), MPI_FLOAT, peer, tag_, comm_,
                           &requests_.emplace_back()),

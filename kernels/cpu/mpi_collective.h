@@ -20,7 +20,8 @@ class MpiCollective {
 
   // Nothing happens before the first advance(). `staging` holds staging_elements(ranks) floats and serves one
   // collective at a time. `tag` is the same on all ranks and unused by other operations in flight.
-  MpiCollective(MPI_Comm comm, int tag, Kind kind, float* data, std::int64_t count, float* staging);
+  // Rank r has the piece [cuts[r], cuts[r + 1]).
+  MpiCollective(MPI_Comm comm, int tag, Kind kind, float* data, std::vector<std::int64_t> cuts, float* staging);
 
   // Moves on as far as possible without waiting; true when finished.
   bool advance();
@@ -32,13 +33,16 @@ class MpiCollective {
   void add_round();
   void post_gather();
 
+  Communicator::Piece piece(int owner) const {
+    return {cuts_[static_cast<std::size_t>(owner)], cuts_[static_cast<std::size_t>(owner) + 1]};
+  }
   Communicator::Piece slice(int owner) const;  // the current round's range of a rank's piece
 
   MPI_Comm comm_;
   int tag_;
   Kind kind_;
   float* data_;
-  std::int64_t count_;
+  std::vector<std::int64_t> cuts_;
   float* staging_;
   int rank_ = 0;
   int size_ = 1;

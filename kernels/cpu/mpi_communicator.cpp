@@ -88,13 +88,15 @@ class MpiCommunicator final : public Communicator {
   }
 
   Ticket all_reduce(float* data, std::int64_t count) override {
-    return start_collective(MpiCollective::Kind::all_reduce, data, count);
+    std::vector<std::int64_t> cuts = {0};
+    for (int r = 0; r < size_; ++r) cuts.push_back(piece(count, r, size_).end);
+    return start_collective(MpiCollective::Kind::all_reduce, data, std::move(cuts));
   }
-  Ticket reduce_scatter(float* data, std::int64_t count) override {
-    return start_collective(MpiCollective::Kind::reduce_scatter, data, count);
+  Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) override {
+    return start_collective(MpiCollective::Kind::reduce_scatter, data, {cuts.begin(), cuts.end()});
   }
-  Ticket all_gather(float* data, std::int64_t count) override {
-    return start_collective(MpiCollective::Kind::all_gather, data, count);
+  Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override {
+    return start_collective(MpiCollective::Kind::all_gather, data, {cuts.begin(), cuts.end()});
   }
 
   void all_reduce_host(std::span<double> data) override {
@@ -242,12 +244,12 @@ class MpiCommunicator final : public Communicator {
     return true;
   }
 
-  Ticket start_collective(MpiCollective::Kind kind, float* data, std::int64_t count) {
+  Ticket start_collective(MpiCollective::Kind kind, float* data, std::vector<std::int64_t> cuts) {
     if (staging_.empty()) staging_.resize(static_cast<std::size_t>(MpiCollective::staging_elements(size_)));
     const int index = claim();
     Operation& op = operations_[static_cast<std::size_t>(index)];
     const int tag = kCollectiveTags + static_cast<int>(collectives_++ % kCollectiveTags);
-    op.collective.emplace(comm_, tag, kind, data, count, staging_.data());
+    op.collective.emplace(comm_, tag, kind, data, std::move(cuts), staging_.data());
     collective_queue_.push_back(index);
     const Ticket ticket = ticket_of(index, op.generation);
     done(ticket);  // posts the first round

@@ -157,6 +157,13 @@ class CudaDevice final : public WithStream {
                  const AdamWConstants& constants, bool keep_moments) override;
   void adamw_moments_all(float* m, float* v, const float* gradients, std::span<const ArenaTensor> tensors,
                          const AdamWScalars* scalars, const AdamWConstants& constants) override;
+  // muon.cu
+  void muon_squared_sums(double* sums, const AveragedGradient& from, std::int64_t n) override;
+  void muon_direction(void* out, const AveragedGradient& from, const double* sums, std::int64_t n) override;
+  void muon_average(float* average, const AveragedGradient& from, std::int64_t n) override;
+  void weighted_sum(void* out, float a, const void* x, float b, const void* y, std::int64_t n) override;
+  void muon_update(float* new_parameter, void* low_copy, const float* parameter, const void* update,
+                   const AdamWScalars* scalars, float weight_decay, float scale, std::int64_t n) override;
   // norm.cu
   void squared_sums(double* sums, const float* x, std::int64_t n) override;
   void squared_sums_all(double* sums, const float* x, std::span<const ArenaTensor> tensors) override;

@@ -27,7 +27,8 @@ __global__ void sum_of_ranks_kernel(float* data, float* staging, int rank, int r
 
 }  // namespace
 
-NcclCollectives::NcclCollectives(NcclLink& link, int rank, int size) : link_(link), rank_(rank), size_(size) {
+NcclCollectives::NcclCollectives(NcclLink& link, int rank, int size)
+    : link_(link), rank_(rank), size_(size), cuts_(static_cast<std::size_t>(size) + 1, 0) {
   CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&staging_),
                         static_cast<std::size_t>(size_ * kSliceElements) * sizeof(float)));
 }
@@ -39,7 +40,8 @@ void NcclCollectives::connect() {
   float* data = staging_ + rank_ * kSliceElements;  // the only row that no peer's slice comes to
   CUDA_CHECK(cudaMemsetAsync(data, 0, static_cast<std::size_t>(count) * sizeof(float), link_.stream()));
   all_reduce(data, count);
-  all_gather(data, count);
+  for (int r = 0; r <= size_; ++r) cuts_[static_cast<std::size_t>(r)] = std::int64_t{64} * r;
+  all_gather(data, cuts_);
 }
 
 void NcclCollectives::all_reduce(float* data, std::int64_t count) {
@@ -49,23 +51,32 @@ void NcclCollectives::all_reduce(float* data, std::int64_t count) {
           link_.communicator(), "all-reduce on " + link_.name());
     return;
   }
-  reduce_scatter(data, count);
-  all_gather(data, count);
+  for (int r = 0; r < size_; ++r) cuts_[static_cast<std::size_t>(r) + 1] = Communicator::piece(count, r, size_).end;
+  reduce_scatter(data, cuts_);
+  all_gather(data, cuts_);
 }
 
-void NcclCollectives::reduce_scatter(float* data, std::int64_t count) {
+namespace {
+
+Communicator::Piece piece_of(std::span<const std::int64_t> cuts, int r) {
+  return {cuts[static_cast<std::size_t>(r)], cuts[static_cast<std::size_t>(r) + 1]};
+}
+
+}  // namespace
+
+void NcclCollectives::reduce_scatter(float* data, std::span<const std::int64_t> cuts) {
   std::int64_t longest = 0;
   for (int r = 0; r < size_; ++r) {
-    const Communicator::Piece piece = Communicator::piece(count, r, size_);
+    const Communicator::Piece piece = piece_of(cuts, r);
     longest = std::max(longest, piece.end - piece.begin);
   }
-  for (std::int64_t round = 0; round * kSliceElements < longest; ++round) reduce_round(data, count, round);
+  for (std::int64_t round = 0; round * kSliceElements < longest; ++round) reduce_round(data, cuts, round);
 }
 
 // Every rank gets the peers' slices of its piece, and adds.
-void NcclCollectives::reduce_round(float* data, std::int64_t count, std::int64_t round) {
+void NcclCollectives::reduce_round(float* data, std::span<const std::int64_t> cuts, std::int64_t round) {
   const auto slice = [&](int owner) {
-    const Communicator::Piece piece = Communicator::piece(count, owner, size_);
+    const Communicator::Piece piece = piece_of(cuts, owner);
     const std::int64_t begin = std::min(piece.begin + round * kSliceElements, piece.end);
     return Communicator::Piece{begin, std::min(begin + kSliceElements, piece.end)};
   };
@@ -91,12 +102,12 @@ void NcclCollectives::reduce_round(float* data, std::int64_t count, std::int64_t
   CUDA_CHECK(cudaGetLastError());
 }
 
-void NcclCollectives::all_gather(float* data, std::int64_t count) {
-  const Communicator::Piece mine = Communicator::piece(count, rank_, size_);
+void NcclCollectives::all_gather(float* data, std::span<const std::int64_t> cuts) {
+  const Communicator::Piece mine = piece_of(cuts, rank_);
   check(ncclGroupStart(), nullptr, "group");
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const Communicator::Piece theirs = Communicator::piece(count, peer, size_);
+    const Communicator::Piece theirs = piece_of(cuts, peer);
     check(ncclSend(data + mine.begin, static_cast<std::size_t>(mine.end - mine.begin), ncclFloat, peer,
                    link_.communicator(), link_.stream()),
           link_.communicator(), "all-gather on " + link_.name());

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "kernels/communicator.h"
 #include "kernels/cuda/nccl_link.h"
@@ -19,24 +21,25 @@ class NcclCollectives {
   NcclCollectives(const NcclCollectives&) = delete;
   NcclCollectives& operator=(const NcclCollectives&) = delete;
 
-  // data(count), on the link's stream. Pieces: Communicator::piece.
+  // As Communicator's, on the link's stream.
   void all_reduce(float* data, std::int64_t count);
-  void reduce_scatter(float* data, std::int64_t count);
-  void all_gather(float* data, std::int64_t count);
+  void reduce_scatter(float* data, std::span<const std::int64_t> cuts);
+  void all_gather(float* data, std::span<const std::int64_t> cuts);
 
   // Uses every connection once, so that NCCL makes them now and not within the first step; collective. Returns when
   // everything is enqueued.
   void connect();
 
  private:
-  void reduce_round(float* data, std::int64_t count, std::int64_t round);
+  void reduce_round(float* data, std::span<const std::int64_t> cuts, std::int64_t round);
 
   static constexpr std::int64_t kSliceElements = std::int64_t{1} << 19;  // per peer and round: 2 MiB
 
   NcclLink& link_;
   int rank_;
   int size_;
-  float* staging_ = nullptr;  // (size, kSliceElements): the peers' slices of this rank's piece
+  std::vector<std::int64_t> cuts_;  // of an all-reduce
+  float* staging_ = nullptr;        // (size, kSliceElements): the peers' slices of this rank's piece
 };
 
 }  // namespace train_gpt::cuda

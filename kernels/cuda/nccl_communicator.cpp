@@ -78,11 +78,11 @@ class NcclCommunicator final : public ForwardingCommunicator {
   Ticket all_reduce(float* data, std::int64_t count) override {
     return collective([&](NcclCollectives& collectives) { collectives.all_reduce(data, count); });
   }
-  Ticket reduce_scatter(float* data, std::int64_t count) override {
-    return collective([&](NcclCollectives& collectives) { collectives.reduce_scatter(data, count); });
+  Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) override {
+    return collective([&](NcclCollectives& collectives) { collectives.reduce_scatter(data, cuts); });
   }
-  Ticket all_gather(float* data, std::int64_t count) override {
-    return collective([&](NcclCollectives& collectives) { collectives.all_gather(data, count); });
+  Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override {
+    return collective([&](NcclCollectives& collectives) { collectives.all_gather(data, cuts); });
   }
 
   Ticket start_merge_host(std::span<double> data) override {

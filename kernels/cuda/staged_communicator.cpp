@@ -63,6 +63,7 @@ struct Operation {
   void* device = nullptr;
   const void* source = nullptr;  // of a send
   std::int64_t bytes = 0;
+  std::span<const std::int64_t> cuts = {};  // of a reduce-scatter or an all-gather
   PinnedSlots* slots = nullptr;
   void* pinned = nullptr;       // of `slots`
   std::int64_t copied_out = 0;  // number on the outgoing stream
@@ -105,10 +106,12 @@ class StagedCommunicator final : public ForwardingCommunicator {
     return start(operation);
   }
   Ticket all_reduce(float* data, std::int64_t count) override { return collective(Kind::all_reduce, data, count); }
-  Ticket reduce_scatter(float* data, std::int64_t count) override {
-    return collective(Kind::reduce_scatter, data, count);
+  Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) override {
+    return collective(Kind::reduce_scatter, data, cuts.back(), cuts);
   }
-  Ticket all_gather(float* data, std::int64_t count) override { return collective(Kind::all_gather, data, count); }
+  Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override {
+    return collective(Kind::all_gather, data, cuts.back(), cuts);
+  }
 
   bool done(Ticket ticket) override {
     advance();
@@ -154,10 +157,13 @@ class StagedCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  Ticket collective(Kind kind, float* data, std::int64_t count) {
+  Ticket collective(Kind kind, float* data, std::int64_t count, std::span<const std::int64_t> cuts = {}) {
     if (size() == 1 || count == 0) return 0;
-    Operation operation{
-        .kind = kind, .device = data, .source = data, .bytes = count * static_cast<std::int64_t>(sizeof(float))};
+    Operation operation{.kind = kind,
+                        .device = data,
+                        .source = data,
+                        .bytes = count * static_cast<std::int64_t>(sizeof(float)),
+                        .cuts = cuts};
     take(operation, collectives_.get());
     return start(operation);
   }
@@ -238,9 +244,9 @@ class StagedCommunicator final : public ForwardingCommunicator {
       case Kind::all_reduce:
         return inner().all_reduce(values, count);
       case Kind::reduce_scatter:
-        return inner().reduce_scatter(values, count);
+        return inner().reduce_scatter(values, operation.cuts);
       case Kind::all_gather:
-        return inner().all_gather(values, count);
+        return inner().all_gather(values, operation.cuts);
       default:
         return inner().send(operation.channel, operation.pinned, operation.bytes);
     }

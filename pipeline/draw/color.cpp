@@ -46,6 +46,8 @@ BarColor bar_color(char letter, int micro_batch) {
       return {oklch(0.60, 0.12 * colorful, hue), "#ffffff"};
     case 'W':
       return {oklch(0.46, 0.10 * colorful, hue), "#ffffff"};
+    case 'G':
+      return {oklch(0.45, 0.02, 250.0), "#ffffff"};
     case 'U':
       return {oklch(0.55, 0.02, 250.0), "#ffffff"};
     default:

@@ -195,16 +195,17 @@ std::vector<Swatch> legend_entries(const std::vector<Timeline>& timelines) {
       }
     }
   }
-  constexpr std::array<std::pair<char, const char*>, 6> kMeanings = {{{'F', "F forward"},
+  constexpr std::array<std::pair<char, const char*>, 7> kMeanings = {{{'F', "F forward"},
                                                                       {'B', "B backward"},
                                                                       {'I', "I backward, input gradient"},
                                                                       {'W', "W backward, weight gradient"},
                                                                       {'R', "R reduction"},
-                                                                      {'U', "U update"}}};
+                                                                      {'U', "U update"},
+                                                                      {'G', "G gathering of parameters"}}};
   std::vector<Swatch> entries;
   for (const auto& [letter, meaning] : kMeanings) {
     if (!letters.contains(letter)) continue;
-    std::string rects = box(bar_color(letter, letter == 'R' || letter == 'U' ? -1 : 0).fill);
+    std::string rects = box(bar_color(letter, std::string("RUG").find(letter) != std::string::npos ? -1 : 0).fill);
     if (letter == 'W') rects += box("url(#hatch)");
     entries.push_back({meaning, rects, 0});
   }

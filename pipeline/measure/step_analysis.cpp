@@ -73,13 +73,18 @@ std::string analysis_table(const StepAnalysis& analysis, int most_rows) {
 
 std::string analysis_summary(const StepAnalysis& analysis) {
   const int decimals = decimals_for(analysis.measured.makespan);
+  double update = 0, post_flush = 0;
+  for (const RankAnalysis& rank : analysis.ranks) {
+    update = std::max(update, rank.update);
+    post_flush = std::max(post_flush, rank.post_flush);
+  }
   char text[300];
   std::snprintf(text, sizeof text,
                 "%.*f ms from first to last action (predicted %.*f), bubble %.1f%% (predicted %.1f%%), span bubble "
-                "%.1f%% (predicted %.1f%%)",
+                "%.1f%% (predicted %.1f%%); the longest update is %.1f%% of the step",
                 decimals, analysis.measured.makespan, decimals, analysis.predicted.makespan,
                 100 * analysis.measured.bubble, 100 * analysis.predicted.bubble, 100 * analysis.measured.bubble_span,
-                100 * analysis.predicted.bubble_span);
+                100 * analysis.predicted.bubble_span, 100 * update / (analysis.measured.makespan + post_flush));
   return text;
 }
 

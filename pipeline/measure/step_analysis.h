@@ -16,7 +16,7 @@ struct RankAnalysis {
   double idle = 0;        // makespan - busy: waiting, and the time before and after the rank's own list
   IdleParts parts;        // of idle; they sum to it
   double reduction = 0;   // R: what reductions kept this rank from doing anything else
-  double update = 0;      // U: clipping and AdamW
+  double update = 0;      // U: clipping and the optimizer
   double post_flush = 0;  // from the pipeline's last action to the end of this rank's update: R, norm and U
 };
 

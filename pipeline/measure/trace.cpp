@@ -104,7 +104,7 @@ void write_rank(Writer& writer, const std::vector<Action>& list, const MeasuredR
       writer.slice("norm", "post_flush", rank, kActions, it.issued, it.begin, {{"step", step}});
       writer.slice("U", "post_flush", rank, kActions, it.begin, it.end, {{"step", step}});
     } else {
-      writer.slice("R", "post_flush", rank, kReductions, it.issued, it.end, {{"step", step}});
+      writer.slice(std::string(1, it.letter), "post_flush", rank, kReductions, it.issued, it.end, {{"step", step}});
     }
   }
 }

@@ -6,8 +6,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "model/muon.h"
 #include "pipeline/plan/forward_only.h"
 #include "pipeline/plan/plan_bytes.h"
+#include "pipeline/plan/shards.h"
 #include "pipeline/schedule/channels.h"
 #include "pipeline/simulate/validate.h"
 
@@ -56,7 +58,14 @@ class RankPlanner {
       for (int u = range.first; u < range.last; ++u) units[static_cast<std::size_t>(u)] = true;
       add_stage(s, range);
     }
-    plan_.layout = arena_layout(request.model, units);
+    plan_.layout = arena_layout(request.model, units, request.optimizer);
+    // An update runs between actions, never beside one.
+    if (request.training)
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, muon_scratch_bytes(request.precision, plan_.layout));
+    plan_.sections = arrange_by_stage(plan_.layout, request.model, request.partition, plan_.stages);
+    for (Section& section : plan_.sections) {
+      if (request.zero > 0) section.cuts = piece_cuts(section, plan_.layout, request.batch.replicas);
+    }
   }
 
   RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,

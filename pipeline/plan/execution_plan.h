@@ -11,6 +11,7 @@
 
 #include "model/stage.h"
 #include "pipeline/plan/partition.h"
+#include "pipeline/plan/sections.h"
 #include "pipeline/plan/tied_sums.h"
 #include "pipeline/schedule/channel.h"
 #include "pipeline/schedule/schedule.h"
@@ -41,6 +42,7 @@ struct PlanRequest {
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the model; empty: none
   Precision precision = Precision::fp32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
   std::int64_t workspace_bytes = 0;              // Device::workspace_bytes for these sizes
   HeadChunks head_chunks = HeadChunks::for_cpu;  // Device::head_chunks
   Costs costs;                                   // for the lengths of the message queues
@@ -48,6 +50,7 @@ struct PlanRequest {
   bool computes = true;           // false: the timed device, which needs message buffers and nothing else
   bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
   bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
+  int zero = 0;                   // --zero: 1: each replica has the optimizer state of its shard alone
 
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
   // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
@@ -159,7 +162,8 @@ struct RankPlan {
   std::vector<ActionPlan> actions;     // parallel to the schedule's list
   std::vector<ActionPlan> validation;  // parallel to the list of Plan::validation
   std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
-  ArenaLayout layout;
+  ArenaLayout layout;                  // arranged by stage
+  std::vector<Section> sections;
   std::int64_t scratch_bytes = 0;
   MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
   MicroBatches targets;            // those whose targets it reads: it has a part of the head

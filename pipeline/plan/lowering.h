@@ -1,7 +1,8 @@
-// Lowering: what a schedule's lists do not say because it follows from them. Once the last gradient of a tensor has
-// been added, it is reduced (R): between mirrored parameter copies, between replicas, between the two ends of the tied
-// embedding; then the parameters are updated (U). Lowered actions are data like the others and appear in every
-// timeline.
+// Lowering: what a schedule's lists do not say because it follows from them. Once the last gradient of a virtual stage
+// has been added, its sections are reduced (R): between mirrored parameter copies, between replicas, between the two
+// ends of the tied embedding; then the parameters are updated (U). A reduction runs beside the actions that follow it.
+// Under --zero a replica updates its shard alone; the parameters of a section are gathered (G) behind the update,
+// beside the next step's first actions. Lowered actions are data like the others and appear in every timeline.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +14,24 @@ namespace train_gpt {
 
 struct LoweredAction {
   enum class Kind : std::uint8_t {
-    reduce_copies,    // all gradients, between ranks r and p-1-r of a bidirectional schedule
-    reduce_replicas,  // all gradients, between data-parallel replicas
+    reduce_copies,    // a section, between ranks r and p-1-r of a bidirectional schedule
+    reduce_replicas,  // a section, between data-parallel replicas
     reduce_tied,      // shards of wte, between embedding and head
     update,           // norm, clipping, AdamW
+    gather,           // the parameters of a section, from the replicas that updated them
   };
   Kind kind = Kind::update;
-  std::size_t after = 0;  // issued as soon as this many actions of the rank's list are done
-  int tied_sum = -1;      // of reduce_tied: index into Plan::tied_sums; -1: the ends that share this rank
+  std::size_t after = 0;                // issued as soon as this many actions of the rank's list are done
+  std::size_t before = 0;               // of gather: complete before this action of the next list begins
+  int section = -1;                     // of RankPlan::sections, for all but reduce_tied and update
+  int tied_sum = -1;                    // of reduce_tied: index into Plan::tied_sums; -1: the ends that share this rank
+  std::vector<std::size_t> needs = {};  // earlier ones in this list that must be complete before it is issued
 };
 
-// In the order in which the rank issues them; none where nothing is computed.
+// In the order in which the rank issues them; none where nothing is computed. Ranks that take part in a reduction issue
+// those of their group in the same order.
 std::vector<LoweredAction> lower(const Plan& plan, int rank);
 
-char letter(LoweredAction::Kind kind);  // R or U
+char letter(LoweredAction::Kind kind);  // R, U or G
 
 }  // namespace train_gpt

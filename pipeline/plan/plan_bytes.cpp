@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "model/optimizer.h"
+#include "pipeline/plan/shards.h"
 
 namespace train_gpt {
 namespace {
@@ -32,8 +33,8 @@ const char* line_name(MemoryUse use) {
                                                                   "parameters, spare",
                                                                   "gradients",
                                                                   "gradients, pending sums",
-                                                                  "AdamW first moment",
-                                                                  "AdamW second moment",
+                                                                  "first moment",
+                                                                  "second moment",
                                                                   "",
                                                                   "message buffers",
                                                                   "keys and values",
@@ -82,8 +83,10 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
     line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
     line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
-    line(MemoryUse::first_moment, plan.layout.elements * kFloat);
-    line(MemoryUse::second_moment, plan.layout.elements * kFloat);
+    const bool zero = request.zero > 0;
+    line(MemoryUse::first_moment, (zero ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
+    line(MemoryUse::second_moment,
+         (zero ? second_shard_elements(plan.sections) : plan.layout.second_elements) * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {
     const Pool& pool = plan.pools[i];

@@ -15,16 +15,16 @@
 namespace train_gpt {
 namespace {
 
-// Parameter, gradient and two moments; the half precision copy.
+// Parameter, gradient and moments; the half precision copy.
 double state_bytes(const PlanRequest& request, int unit) {
   std::vector<bool> held(static_cast<std::size_t>(unit_count(request.model)), false);
   held[static_cast<std::size_t>(unit)] = true;
-  const ArenaLayout layout = arena_layout(request.model, held);
+  const ArenaLayout layout = arena_layout(request.model, held, request.optimizer);
   constexpr std::int64_t kFloat = sizeof(float);
   std::int64_t bytes = layout.elements * kFloat;
   if (request.precision == Precision::bf16) bytes += layout.elements * element_size(request.precision);
   if (request.spare_parameters) bytes += layout.elements * kFloat;
-  if (request.training) bytes += layout.gradient_elements * kFloat + 2 * layout.elements * kFloat;
+  if (request.training) bytes += (layout.gradient_elements + layout.elements + layout.second_elements) * kFloat;
   return static_cast<double>(bytes);
 }
 

@@ -24,7 +24,8 @@ struct Schedule {
   std::string name;       // the --schedule name, or the file it came from
   int ranks = 1;          // p
   int chunks = 1;         // v
-  int micro_batches = 1;  // m
+  int micro_batches = 1;  // m; of a schedule without a flush: of all its steps together
+  int steps = 1;          // that the lists hold, see pipeline/schedule/flushless.h
   Placement placement;
   std::vector<std::vector<Action>> lists;  // [rank]
 

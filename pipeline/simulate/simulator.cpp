@@ -10,6 +10,7 @@
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/durations.h"
 #include "pipeline/simulate/parts.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -29,6 +30,9 @@ class Run {
         forward_ready_(stages_.size() * micro_batches_, kNotYet),
         gradient_ready_(stages_.size() * micro_batches_, kNotYet),
         channel_free_(channels_.channels().size(), 0.0),
+        norm_ready_(static_cast<std::size_t>(schedule.steps), kNotYet),
+        backwards_left_(norm_ready_.size(), stages_.size() * micro_batches_ / norm_ready_.size()),
+        last_backward_(norm_ready_.size(), 0.0),
         ranks_(schedule.lists.size()) {
     result_.busy.assign(ranks_.size(), 0.0);
     result_.first_start.assign(ranks_.size(), 0.0);
@@ -67,7 +71,8 @@ class Run {
   const double* missing_input(const Action& action, double& start) const {
     const Placement::VirtualStage& stage = stages_[action.stage];
     const std::size_t own = cell(action.stage, action.micro_batch);
-    const double* inputs[2] = {nullptr, nullptr};
+    const double* inputs[3] = {nullptr, nullptr, nullptr};
+    if (const int step = step_of(schedule_, action); step >= 2) inputs[2] = &norm_ready_[step - 2];
     switch (action.op) {
       case Op::forward:
         if (stage.previous >= 0) inputs[0] = &forward_ready_[cell(stage.previous, action.micro_batch)];
@@ -116,6 +121,7 @@ class Run {
     const std::size_t position = ranks_[rank].position++;
     const Action& action = schedule_.lists[rank][position];
     if (!result_.intervals.empty()) result_.intervals[rank][position] = interval;
+    if (action.op == Op::backward || action.op == Op::backward_weight) finish_backward(action, interval.end);
     if (action.op == Op::backward_weight) return;
 
     const bool forward = action.op == Op::forward;
@@ -144,6 +150,19 @@ class Run {
     }
   }
 
+  // The update by a step's gradients needs their norm, and so all of them. (With one step there is nothing behind it.)
+  void finish_backward(const Action& action, double end) {
+    const std::size_t step = step_of(schedule_, action);
+    last_backward_[step] = std::max(last_backward_[step], end);
+    if (--backwards_left_[step] > 0) return;
+    norm_ready_[step] = last_backward_[step];
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].waits_for != &norm_ready_[step]) continue;
+      ranks_[rank].waits_for = nullptr;
+      runnable_.push_back(static_cast<int>(rank));
+    }
+  }
+
   std::string what_blocks() const;
 
   const Schedule& schedule_;
@@ -156,6 +175,9 @@ class Run {
   std::vector<double>
       gradient_ready_;                // [stage][micro-batch]: when the output of I or B is where the previous one runs
   std::vector<double> channel_free_;  // [channel]: when it can take the next message
+  std::vector<double> norm_ready_;    // [step]: when the gradients of all ranks are there
+  std::vector<std::size_t> backwards_left_;  // [step]: over all ranks
+  std::vector<double> last_backward_;        // [step]: its end, among those that have run
   std::vector<RankState> ranks_;
   std::vector<int> runnable_;
   Simulation result_;
@@ -169,6 +191,11 @@ std::string Run::what_blocks() const {
     const RankState& state = ranks_[rank];
     if (state.position >= schedule_.lists[rank].size() || ++blocked > kMostRanksNamed) continue;
     const Action& action = schedule_.lists[rank][state.position];
+    if (state.waits_for >= norm_ready_.data() && state.waits_for < norm_ready_.data() + norm_ready_.size()) {
+      message += (blocked == 1 ? ": rank " : "; rank ") + std::to_string(rank) + " waits with " + to_string(action) +
+                 " for the gradients of step " + std::to_string(state.waits_for - norm_ready_.data());
+      continue;
+    }
     const bool forward =
         state.waits_for >= forward_ready_.data() && state.waits_for < forward_ready_.data() + forward_ready_.size();
     const std::ptrdiff_t index = state.waits_for - (forward ? forward_ready_ : gradient_ready_).data();

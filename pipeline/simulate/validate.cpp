@@ -6,6 +6,7 @@
 
 #include "pipeline/schedule/channels.h"
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 
@@ -231,6 +232,7 @@ Validation validate(const Schedule& schedule, const Costs& costs) {
     checker.check();
     validation.notices = checker.notices();
   }
+  if (schedule.steps > 1) check_versions(schedule);
   const ChannelTable table(schedule.placement);
   const std::vector<std::int64_t> messages = check_channels(schedule, table);
   constexpr int kUnlimited = std::numeric_limits<int>::max();

@@ -179,6 +179,7 @@ void Executor::run_actions(List list, std::size_t begin, std::size_t end,
     const ActionPlan& plan = list.plans[i];
     current_ = &action;
     marks.wait_begin = device_.mark();
+    if (before_action_ && use_ == ForwardUse::training) before_action_(i);
     wait_for(plan);
     marks.begin = middle_ = device_.mark();
     if (extra_work_) extra_work_(i);

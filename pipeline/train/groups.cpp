@@ -17,10 +17,7 @@ Layout make_layout(int ranks, int data_parallel) {
   return {.data = data_parallel, .pipeline = ranks / data_parallel};
 }
 
-bool Groups::owns_parameters() const {
-  const bool first_of_mirrored = copies == nullptr || copies->rank() == 0;
-  return replica() == 0 && first_of_mirrored;
-}
+bool Groups::owns_parameters() const { return replica() == 0 && is_first_of_mirrored(); }
 
 Communicator* Groups::tied_to(int peer) const {
   for (const TiedPair& group : tied) {

@@ -39,6 +39,7 @@ struct Groups {
   // One rank per parameter contributes to norms, hashes and checkpoints: in replica 0, and of two mirrored ranks the
   // first.
   bool owns_parameters() const;
+  bool is_first_of_mirrored() const { return copies == nullptr || copies->rank() == 0; }
   Communicator* tied_to(int peer) const;
   // visit(communicator) for each that there is.
   template <class Visit>

@@ -23,13 +23,21 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
       memory_(device, plan, groups.rank()),
       executor_(device, *groups.pipeline, plan, memory_),
       lowered_(lower(plan, groups.rank())),
-      lowered_marks_(lowered_.size()) {
+      lowered_marks_(lowered_.size()),
+      running_(lowered_.size()) {
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   const RankMemory::Losses losses = memory_.all_losses();
   host_losses_.resize(static_cast<std::size_t>(losses.count * losses.stride));
   host_sums_.resize(static_cast<std::size_t>(owned_atoms(memory_.plan().layout)));
   atoms_ = plan_.request.computes ? atom_count(plan_.request.model) : 0;
+  const auto update = std::ranges::find(lowered_, LoweredAction::Kind::update, &LoweredAction::kind);
+  update_at_ = static_cast<std::size_t>(update - lowered_.begin());
+  gathered_ = lowered_.size();  // nothing is under way
+  if (shards()) {
+    shard_ = shard_of(memory_.plan(), groups_.replica());
+    executor_.set_before_action([this](std::size_t action) { await_gathers(action); });
+  }
   set_hooks({}, {});
 }
 
@@ -128,6 +136,10 @@ double Trainer::mean_loss(std::span<const double> losses) const {
 
 StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
   const double begin = monotonic_seconds();
+  // Gathers of the step before go on beside this one. Those that were complete when it began have taken no time of it.
+  for (std::size_t i = update_at_ + 1; i < std::min(gathered_, lowered_.size()); ++i) {
+    lowered_marks_[i].issued = lowered_marks_[i].begin = lowered_marks_[i].end = device_.mark();
+  }
   if (plan_.request.computes && !is_ahead_) load_tokens(batch);
   is_ahead_ = false;
   issued_ = 0;
@@ -151,7 +163,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   updating.begin = device_.mark();
   if (plan_.request.computes && !result.skipped) update(step, result.grad_norm);  // clips
   updating.end = device_.mark();
-  if (plan_.request.computes) lowered_marks_.back() = updating;
+  if (plan_.request.computes) lowered_marks_[update_at_] = updating;
   return result;
 }
 
@@ -173,11 +185,12 @@ StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
   if (result.skipped) {
     is_ahead_ = false;
     executor_.take_back();
+    finish_gathers();
     memory_.swap_parameters();
   } else {
     result.redone = !settle(step, result.grad_norm);
   }
-  if (plan_.request.computes) lowered_marks_.back() = updating;
+  if (plan_.request.computes) lowered_marks_[update_at_] = updating;
   return result;
 }
 
@@ -191,6 +204,7 @@ bool Trainer::settle(std::int64_t step, double norm) {
   is_ahead_ = clip_factor(norm, optimizer_.grad_clip) == 1.0F;
   if (!is_ahead_) {
     executor_.take_back();
+    finish_gathers();
     memory_.swap_parameters();
     update(step, norm);
   } else if (plan_.request.computes) {
@@ -228,9 +242,9 @@ void Trainer::report_step() {
   std::ranges::copy(votes_(), parts.votes.begin());
   if (!plan_.request.computes) return;
   micro_batch_losses(parts.losses, plan_.request.schedule.actions(groups_.rank()));
-  if (groups_.owns_parameters()) {
-    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(), memory_.plan().layout,
-                          memory_.gradients());
+  if (shards() ? groups_.is_first_of_mirrored() : groups_.owns_parameters()) {
+    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(),
+                          shards() ? shard_.in_arena : memory_.plan().layout, memory_.gradients());
   }
 }
 
@@ -276,23 +290,47 @@ OptimizerArenas Trainer::arenas(float* new_values) const {
           .gradients = memory_.gradients()};
 }
 
+// step(arenas, layout) for what this rank updates: all of its tensors, or a section's piece after the other, where the
+// moments lie elsewhere.
+template <class Step>
+void Trainer::for_each_piece(float* new_values, const Step& step) {
+  const OptimizerArenas all = arenas(new_values);
+  if (!shards()) return step(all, memory_.plan().layout);
+  for (const Shard::Piece& piece : shard_.pieces) {
+    OptimizerArenas of_piece = all;
+    of_piece.m -= piece.ahead;
+    of_piece.v -= piece.ahead;
+    step(of_piece, piece.in_arena);
+  }
+}
+
+void Trainer::take_step(float* new_values, bool keep_moments) {
+  for_each_piece(new_values, [&](const OptimizerArenas& of_piece, const ArenaLayout& layout) {
+    adamw_step(device_, of_piece, layout, memory_.scalars(), optimizer_.adamw, keep_moments);
+    muon_step(device_, of_piece, layout, memory_.scalars(), optimizer_.muon, keep_moments, memory_.scratch());
+  });
+}
+
 void Trainer::update(std::int64_t step, double norm) {
   load_scalars(step, clip_factor(norm, optimizer_.grad_clip));
-  adamw_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
-             /*keep_moments=*/false);
+  take_step(memory_.parameters(), /*keep_moments=*/false);
+  issue_gathers();
 }
 
 // Writes the new parameters beside the old ones and makes them the parameters; the moments stay.
 void Trainer::update_ahead(std::int64_t step) {
   load_scalars(step, 1.0F);
-  adamw_step(device_, arenas(memory_.spare_parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw,
-             /*keep_moments=*/true);
+  take_step(memory_.spare_parameters(), /*keep_moments=*/true);
   memory_.swap_parameters();
+  issue_gathers();
 }
 
 // The scalars are still those of update_ahead.
 void Trainer::commit_moments() {
-  adamw_moments_step(device_, arenas(memory_.parameters()), memory_.plan().layout, memory_.scalars(), optimizer_.adamw);
+  for_each_piece(memory_.parameters(), [this](const OptimizerArenas& of_piece, const ArenaLayout& layout) {
+    adamw_moments_step(device_, of_piece, layout, memory_.scalars(), optimizer_.adamw);
+    muon_averages_step(device_, of_piece, layout, memory_.scalars(), optimizer_.muon);
+  });
 }
 
 // ---- costs ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #include "model/optimizer.h"
 #include "pipeline/plan/execution_plan.h"
 #include "pipeline/plan/lowering.h"
+#include "pipeline/plan/shards.h"
 #include "pipeline/train/executor.h"
 #include "pipeline/train/groups.h"
 #include "pipeline/train/measurement.h"
@@ -35,6 +36,7 @@ struct Batch {
 struct OptimizerSettings {
   LearningRate learning_rate;
   AdamWConstants adamw;
+  MuonConstants muon = {};  // where PlanRequest::optimizer says so
   double grad_clip = 1.0;
 };
 
@@ -61,7 +63,7 @@ struct StepResult {
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
 // run beside other actions) or working on it, to its end. An update is issued when the norm is: it begins once every
-// rank knows the norm.
+// rank knows the norm. A gather belongs to the step whose first actions it runs beside, the one after its update.
 struct LoweredMarks {
   Device::Mark issued = 0;
   Device::Mark begin = 0;
@@ -91,6 +93,11 @@ class Trainer {
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
   void load_moments(const OptimizerFile& file);
+  // Where that part of parameters and moments lies in memory() that this rank writes to files; null: other ranks do.
+  const ArenaLayout* written_parameters() const;
+  const ArenaLayout* written_moments() const;
+  // Waits for the parameters that other replicas updated (--zero).
+  void finish_gathers() { await_gathers(memory_.plan().actions.size()); }
   // Collective. The files appear under their names when they are complete and on the disk.
   void save(const std::string& path, Precision precision);
   void save_moments(const std::string& path);
@@ -141,6 +148,7 @@ class Trainer {
 
  private:
   void refresh_low_parameters();
+  void refresh_low_parameters(int section);  // of RankPlan::sections
   void write_together(const std::string& path, const std::function<void()>& create,
                       const std::function<void()>& write_own);
   void load_zeros();
@@ -162,16 +170,24 @@ class Trainer {
   void update(std::int64_t step, double norm);
   void update_ahead(std::int64_t step);
   void commit_moments();
+  void take_step(float* new_values, bool keep_moments);
   void load_scalars(std::int64_t step, float clip);
   OptimizerArenas arenas(float* new_values) const;
   void check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners);
   bool draws_tokens() const;
   std::vector<float> next_logits();
   void issue_due(std::size_t done);
-  void issue(const LoweredAction& action);
-  void await_reduction();
-  void finish_reduction();
+  void note_complete();
+  void issue(std::size_t index);
+  void await_reduction(std::size_t index);
+  void finish_reduction(std::size_t index);
   void finish_reductions();
+  void issue_gathers();
+  void await_gathers(std::size_t action);
+  bool shards() const { return plan_.request.zero > 0 && groups_.replicas != nullptr; }
+  ElementRange own_piece(const Section& section) const;
+  template <class Step>
+  void for_each_piece(float* new_values, const Step& step);
 
   Device& device_;
   Groups& groups_;
@@ -182,9 +198,17 @@ class Trainer {
   std::vector<LoweredAction> lowered_;
   std::vector<LoweredMarks> lowered_marks_;  // parallel, of the last step
   std::size_t issued_ = 0;
-  Ticket reduction_ = 0;              // of the last reduce issued
-  Communicator* reducing_ = nullptr;  // where it runs
-  const char* waits_for_ = nullptr;   // what of other ranks, beside messages; null: nothing
+  // A reduction under way; null: none, or complete.
+  struct Running {
+    Communicator* group = nullptr;
+    Ticket ticket = 0;
+    Device::Mark issued = 0;
+  };
+  std::vector<Running> running_;     // parallel to lowered_
+  std::size_t update_at_ = 0;        // of the update in lowered_; gathers follow it
+  std::size_t gathered_ = 0;         // those before it are complete
+  Shard shard_;                      // --zero: what this replica owns
+  const char* waits_for_ = nullptr;  // what of other ranks, beside messages; null: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
   std::vector<double> host_sums_;  // of the atoms that this rank owns

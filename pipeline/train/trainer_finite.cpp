@@ -14,6 +14,7 @@ bool all_finite(std::span<const float> values) {
 }  // namespace
 
 std::string Trainer::non_finite_parameter() {
+  finish_gathers();
   constexpr std::int64_t kPiece = std::int64_t{1} << 20;
   const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
   std::vector<double> found(static_cast<std::size_t>(groups_.world->size()), 0.0);  // 1 + a tensor; 0: none

@@ -10,6 +10,7 @@
 namespace train_gpt {
 
 double Trainer::validate(const Batch& batch) {
+  finish_gathers();
   const BatchShape& shape = plan_.request.batch;
   load_tokens(batch);
   executor_.validate();
@@ -23,6 +24,7 @@ double Trainer::validate(const Batch& batch) {
 }
 
 std::vector<double> Trainer::row_losses(const Batch& batch) {
+  finish_gathers();
   const BatchShape& shape = plan_.request.batch;
   load_tokens(batch);
   executor_.validate();
@@ -44,6 +46,7 @@ std::vector<double> Trainer::row_losses(const Batch& batch) {
 
 void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const Sampling& sampling, std::uint64_t seed,
                        const std::function<bool(std::int32_t)>& take) {
+  finish_gathers();
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const BatchShape& shape = plan_.request.batch;
   std::int64_t cached = 0;  // positions

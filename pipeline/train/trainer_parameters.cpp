@@ -19,34 +19,55 @@ void Trainer::load(const ModelFile& file) {
 }
 
 void Trainer::load_moments(const OptimizerFile& file) {
-  file.read_arenas(device_, memory_.first_moment(), memory_.second_moment(), memory_.plan().layout);
+  file.read_arenas(device_, memory_.first_moment(), memory_.second_moment(),
+                   shards() ? shard_.in_shard : memory_.plan().layout);
 }
 
 void Trainer::refresh_low_parameters() {
+  for (std::size_t i = 0; i < memory_.plan().sections.size(); ++i) refresh_low_parameters(static_cast<int>(i));
+}
+
+void Trainer::refresh_low_parameters(int section) {
   const Precision precision = plan_.request.precision;
-  if (precision == Precision::fp32) return;
+  const Section& whole = memory_.plan().sections[static_cast<std::size_t>(section)];
+  if (precision == Precision::fp32 || !whole.has_parameters) return;
   // One by one: nobody has written what lies between two tensors.
-  const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
-  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
+  for (const int index : whole.entries) {
+    const ArenaLayout::Entry& entry = memory_.plan().layout.entries[static_cast<std::size_t>(index)];
     char* low = static_cast<char*>(memory_.low_parameters()) + entry.offset * element_size(precision);
-    device_.from_float(low, memory_.parameters() + entry.offset,
-                       tensors[static_cast<std::size_t>(entry.tensor)].elements);
+    device_.from_float(low, memory_.parameters() + entry.offset, entry.info.elements);
   }
+}
+
+const ArenaLayout* Trainer::written_parameters() const {
+  return groups_.owns_parameters() ? &memory_.plan().layout : nullptr;
+}
+
+const ArenaLayout* Trainer::written_moments() const {
+  if (!shards()) return written_parameters();
+  return groups_.is_first_of_mirrored() ? &shard_.in_shard : nullptr;
 }
 
 void Trainer::save(const std::string& path, Precision precision) {
   const ModelConfig& model = plan_.request.model;
+  finish_gathers();
   write_together(
       path, [&] { create_model_file(path, model, precision); },
-      [&] { write_model_tensors(device_, path, model, precision, memory_.plan().layout, memory_.parameters()); });
+      [&] {
+        const ArenaLayout* layout = written_parameters();
+        if (layout == nullptr) return;
+        write_model_tensors(device_, path, model, precision, *layout, memory_.parameters());
+      });
 }
 
 void Trainer::save_moments(const std::string& path) {
   const ModelConfig& model = plan_.request.model;
   write_together(
-      path, [&] { create_optimizer_file(path, model); },
+      path, [&] { create_optimizer_file(path, model, plan_.request.optimizer); },
       [&] {
-        write_moments(device_, path, model, memory_.plan().layout, memory_.first_moment(), memory_.second_moment());
+        const ArenaLayout* layout = written_moments();
+        if (layout == nullptr) return;
+        write_moments(device_, path, model, *layout, memory_.first_moment(), memory_.second_moment());
       });
 }
 
@@ -56,13 +77,14 @@ void Trainer::write_together(const std::string& path, const std::function<void()
   Communicator& world = *groups_.world;
   if (world.rank() == 0) create();
   world.barrier();
-  if (groups_.owns_parameters()) write_own();
+  write_own();
   world.barrier();
   if (world.rank() == 0) publish(path);
   world.barrier();
 }
 
 std::string Trainer::parameter_hash() {
+  finish_gathers();
   const ModelConfig& model = plan_.request.model;
   const auto atoms = static_cast<std::size_t>(atom_count(model));
   const std::vector<TensorInfo> tensors = model_tensors(model);

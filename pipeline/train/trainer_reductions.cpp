@@ -2,6 +2,7 @@
 // norm.
 #include "pipeline/train/trainer.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -17,46 +18,89 @@ const char* gradients_from(LoweredAction::Kind kind) {
       return "the gradients of the other replicas";
     case LoweredAction::Kind::reduce_tied:
       return "the tied embedding's gradient of its other end";
+    case LoweredAction::Kind::gather:
+      return "the parameters that the other replicas updated";
     case LoweredAction::Kind::update:
       break;
   }
   throw std::logic_error("an update waits for nobody");
 }
 
+// The end of a tied sum that is on this rank.
+const Section& tied_section(const RankPlan& rank, const TiedSum& sum) {
+  const auto found = std::ranges::find_if(rank.sections, [&](const Section& section) {
+    return section.is_of_tied_wte() && section.has_parameters && section.first_shard == sum.first_shard;
+  });
+  if (found == rank.sections.end()) throw std::logic_error("a tied sum without its shards");
+  return *found;
+}
+
 }  // namespace
 
-// Issues the reductions that may start once `done` actions of the list are done.
+// What this replica owns of a section, in the arena.
+ElementRange Trainer::own_piece(const Section& section) const {
+  const auto replica = static_cast<std::size_t>(groups_.replica());
+  return {.offset = section.offset + section.cuts[replica],
+          .elements = section.cuts[replica + 1] - section.cuts[replica]};
+}
+
+// Issues the reductions that may start once `done` actions of the list are done. Those before them go on meanwhile.
 void Trainer::issue_due(std::size_t done) {
+  note_complete();
   while (issued_ < lowered_.size() && lowered_[issued_].after <= done &&
          lowered_[issued_].kind != LoweredAction::Kind::update) {
-    finish_reduction();  // each works on the result of the one before
+    for (const std::size_t needed : lowered_[issued_].needs) finish_reduction(needed);
     LoweredMarks& marks = lowered_marks_[issued_];
     marks.issued = marks.begin = device_.mark();
-    issue(lowered_[issued_++]);
+    issue(issued_++);
     marks.end = device_.mark();  // unless it goes on beside other actions
   }
 }
 
-void Trainer::issue(const LoweredAction& action) {
+// Reductions that were complete before anybody waited for them have taken no time of this rank.
+void Trainer::note_complete() {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i].group != nullptr && running_[i].group->done(running_[i].ticket)) finish_reduction(i);
+  }
+}
+
+void Trainer::issue(std::size_t index) {
+  const LoweredAction& action = lowered_[index];
   const ArenaLayout& layout = memory_.plan().layout;
   float* gradients = memory_.gradients();
+  Communicator* replicas = groups_.replicas.get();
+  const auto section = [&]() -> const Section& {
+    return memory_.plan().sections[static_cast<std::size_t>(action.section)];
+  };
+  const auto all_reduce = [&](Communicator* group, std::int64_t offset, std::int64_t elements) {
+    running_[index] = {group, group->all_reduce(gradients + offset, elements), device_.mark()};
+  };
   switch (action.kind) {
     case LoweredAction::Kind::reduce_copies:
-      reducing_ = groups_.copies.get();
-      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
+      all_reduce(groups_.copies.get(), section().offset, section().elements);
       break;
     case LoweredAction::Kind::reduce_replicas:
-      reducing_ = groups_.replicas.get();
-      reduction_ = reducing_->all_reduce(gradients, layout.gradient_elements);
+      if (shards()) {
+        running_[index] = {replicas, replicas->reduce_scatter(gradients + section().offset, section().cuts),
+                           device_.mark()};
+      } else {
+        all_reduce(replicas, section().offset, section().elements);
+      }
+      break;
+    case LoweredAction::Kind::gather:
+      running_[index] = {replicas, replicas->all_gather(memory_.parameters() + section().offset, section().cuts),
+                         device_.mark()};
       break;
     case LoweredAction::Kind::reduce_tied:
       if (action.tied_sum < 0) {
         sum_tied_gradients(device_, layout, gradients);
       } else {
         const TiedSum& sum = plan_.tied_sums[static_cast<std::size_t>(action.tied_sum)];
-        reducing_ = groups_.tied_to(groups_.rank() == sum.embedding ? sum.head : sum.embedding);
-        const ElementRange range = wte_range(plan_.request.model, layout, sum.first_shard, sum.last_shard);
-        reduction_ = reducing_->all_reduce(gradients + range.offset, range.elements);
+        // Both ends have cut the run of shards alike.
+        const ElementRange range = shards() ? own_piece(tied_section(memory_.plan(), sum))
+                                            : wte_range(plan_.request.model, layout, sum.first_shard, sum.last_shard);
+        all_reduce(groups_.tied_to(groups_.rank() == sum.embedding ? sum.head : sum.embedding), range.offset,
+                   range.elements);
       }
       break;
     case LoweredAction::Kind::update:
@@ -67,33 +111,49 @@ void Trainer::issue(const LoweredAction& action) {
 // Each as it will run: NCCL connects the ranks of a communicator by the size of what it sums.
 void Trainer::rehearse_reductions() {
   if (!plan_.request.training) return;
-  for (const LoweredAction& action : lowered_) {
-    issue(action);
-    await_reduction();
+  for (std::size_t i = 0; i < lowered_.size(); ++i) {
+    issue(i);
+    await_reduction(i);
     device_.synchronize();  // the next may connect only when nothing is on its way
   }
 }
 
-void Trainer::await_reduction() {
-  if (reducing_ == nullptr) return;
-  reducing_->await(reduction_);
-  reducing_ = nullptr;
+void Trainer::await_reduction(std::size_t index) {
+  Communicator* group = std::exchange(running_[index].group, nullptr);
+  if (group == nullptr) return;
+  group->await(running_[index].ticket);
+  if (lowered_[index].kind == LoweredAction::Kind::gather) refresh_low_parameters(lowered_[index].section);
 }
 
-void Trainer::finish_reduction() {
-  if (reducing_ == nullptr) return;
-  LoweredMarks& marks = lowered_marks_[issued_ - 1];
+void Trainer::finish_reduction(std::size_t index) {
+  if (running_[index].group == nullptr) return;
+  LoweredMarks& marks = lowered_marks_[index];
+  marks.issued = running_[index].issued;
   marks.begin = device_.mark();
-  waits_for_ = gradients_from(lowered_[issued_ - 1].kind);
-  await_reduction();
+  waits_for_ = gradients_from(lowered_[index].kind);
+  await_reduction(index);
   waits_for_ = nullptr;
   marks.end = device_.mark();
+}
+
+// Behind an update: what the next step needs first is asked for first.
+void Trainer::issue_gathers() {
+  if (!shards()) return;
+  gathered_ = update_at_ + 1;
+  for (std::size_t i = gathered_; i < lowered_.size(); ++i) issue(i);
+}
+
+// Before an action of the list: the parameters of its stage must be here.
+void Trainer::await_gathers(std::size_t action) {
+  for (; gathered_ < lowered_.size() && lowered_[gathered_].before <= action; ++gathered_) {
+    finish_reduction(gathered_);
+  }
 }
 
 // From here on the host reads what the device computed, and waits for it by the device's means, which cannot tell a
 // peer that is lost from work that takes long. So the sums must be here.
 void Trainer::finish_reductions() {
-  finish_reduction();
+  for (std::size_t i = 0; i < issued_; ++i) finish_reduction(i);
   for (Communicator* group : groups_.summing) {
     waits_for_ = gradients_from(group == groups_.copies.get()     ? LoweredAction::Kind::reduce_copies
                                 : group == groups_.replicas.get() ? LoweredAction::Kind::reduce_replicas

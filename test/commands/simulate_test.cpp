@@ -242,5 +242,22 @@ TEST_F(SimulateCommand, ParetoComparesTimeAndMemory) {
   EXPECT_NE(refusal("--stages 4 --schedule 1f1b --pareto").find("give --schedule auto"), std::string::npos);
 }
 
+TEST_F(SimulateCommand, NeverFlushing) {
+  const std::string sizes = "--stages 8 --micro-batches 8 --schedule ";
+  const auto json = nlohmann::json::parse(run(sizes + "2bw,1f1b --json").out);
+  EXPECT_EQ(json[0].at("steps"), 12);
+  EXPECT_EQ(json[0].at("micro_batches"), 8);
+  EXPECT_NEAR(json[0].at("steady_bubble").get<double>(), 0, 1e-12);
+  EXPECT_NEAR(json[0].at("steady_period").get<double>(), 24, 1e-9);
+  EXPECT_NEAR(json[0].at("makespan").get<double>(), 12 * 24 + 21, 1e-9);
+  EXPECT_FALSE(json[1].contains("steady_bubble"));
+  const std::string text = run(sizes + "2bw").out;
+  EXPECT_NE(text.find("24 ms with a bubble of 0.00%"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0 runs 1 forwards and backwards"), std::string::npos) << text;
+  EXPECT_NE(refusal(sizes + "2bw --warmup-factor 2").find("at least 14"), std::string::npos);
+  EXPECT_NE(refusal(sizes + "1f1b --warmup-factor 2").find("2bw takes it"), std::string::npos);
+  EXPECT_NE(refusal("--stages 8 --micro-batches 6 --schedule 2bw").find("at least 7"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace train_gpt

@@ -46,7 +46,7 @@ check: check-cuda
 
 # Registers, shared memory, occupancy and bank conflicts of every kernel: the table in kernels/cuda/README.md. (The kernel
 # that adds NCCL's slices has neither shared memory nor a place in these tests.)
-CUDA_TABLED := --gtest_filter=Small/CudaAttention*:Large/CudaAttention*HS256:Small/CudaRows*:Small*/CudaMatmul*:Small/CudaShardChain*:*AdamW*:*CudaTensors*:CudaSquaredSums*:CudaConversions*:CudaMemory.Add*
+CUDA_TABLED := --gtest_filter=Small/CudaAttention*:Large/CudaAttention*HS256:Small/CudaRows*:Small*/CudaMatmul*:Small/CudaShardChain*:*AdamW*:*CudaTensors*:CudaSquaredSums*:CudaConversions*:CudaMemory.Add*:*CudaMuon*
 kernel_table = EMULATOR_BANKS=1 $(BUILD)/cuda_tests-race --gtest_brief=1 '$(CUDA_TABLED)' > $(BUILD)/banks.log 2>&1 || { cat $(BUILD)/banks.log; exit 1; }; \
   scripts/kernel_table.py --ptxas $(filter-out %/nccl_collectives.ptxas,$(NVCC_OBJECTS:.o=.ptxas)) \
   --program $(BUILD)/cuda_tests-race --report $(BUILD)/banks.log

@@ -248,7 +248,7 @@ TEST(OptimizerFile, AnyPartitionWritesAndReadsTheSame) {
   const std::unique_ptr<Device> device = make_cpu_device(1);
   const ModelConfig config = small_model(true);
   const auto write = [&](const std::string& path, const std::vector<int>& cut) {
-    create_optimizer_file(path, config);
+    create_optimizer_file(path, config, OptimizerKind::adamw);
     for (Rank& rank : cut_into_ranks(config, cut)) {
       std::vector<float> second(rank.values.size());
       initialise_arena(*device, rank.values.data(), config, rank.layout, 5);

@@ -152,6 +152,17 @@ TEST(CheckpointManifest, AFinishedCurveIsNotStretched) {
   EXPECT_REFUSED(require_same_run(saved, now, 99, "c"), "more than --steps 99");
 }
 
+TEST(CheckpointManifest, AnotherOptimizerIsRefused) {
+  CheckpointManifest saved = example();
+  CheckpointManifest now = saved;
+  saved.training.erase("optimizer");  // as before there was a choice
+  require_same_run(saved, now, 100, "c");
+  now.training["optimizer"] = "muon";
+  EXPECT_REFUSED(require_same_run(saved, now, 100, "c"), "--optimizer is muon, but the checkpoint has adamw");
+  saved.training["optimizer"] = "muon";
+  require_same_run(saved, now, 100, "c");
+}
+
 TEST(CheckpointManifest, ChangesOfBitsAreSaid) {
   CheckpointManifest now = example();
   EXPECT_TRUE(changed_settings(example(), now).empty());

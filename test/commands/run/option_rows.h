@@ -1,6 +1,7 @@
 // What each option of `train` changes of a run. A row per option; an option without one fails EveryOption.HasARow.
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,12 @@ struct OptionRow {
   Base base = Base::one_rank;
   Arguments given = {};                   // both runs have these as well
   std::set<std::string> leaves_out = {};  // options of the base that the run cannot have
+
+  // The two ranks are no pipeline.
+  bool ranks_are_replicas() const {
+    const auto is_it = [](const auto& one) { return one.first == "data-parallel"; };
+    return std::ranges::any_of(arguments, is_it) || std::ranges::any_of(given, is_it);
+  }
 };
 
 // In values, `@` is the folder of the tests: `@/train.bin` `@/other.bin` tokens, `@/questions.jsonl` a question,
@@ -51,7 +58,10 @@ inline const std::vector<OptionRow>& option_rows() {
       {"micro-batches", {{"micro-batches", "8"}}, model},
       {"global-batch-size", {{"global-batch-size", "16"}}, model, Base::one_rank, {}, {"micro-batches"}},
       {"data-parallel", {{"data-parallel", "2"}}, model, Base::two_ranks, {}, {"profile"}},
+      {"zero", {{"zero", "1"}}, {"plan"}, Base::two_ranks, {{"data-parallel", "2"}}, {"profile"}},
       {"accumulation-groups", {{"accumulation-groups", "2"}}, {"parameters", "plan", "start"}},
+      {"optimizer", {{"optimizer", "muon"}}, {"parameters", "plan", "start"}},
+      {"muon-scale", {{"muon-scale", "spectral"}}, {"parameters", "start"}, Base::one_rank, {{"optimizer", "muon"}}},
       {"learning-rate", {{"learning-rate", "2e-2"}}, {"parameters", "learning rates", "start"}},
       {"lr-schedule", {{"lr-schedule", "linear"}}, {"parameters", "learning rates", "start"}},
       {"warmup-steps", {{"warmup-steps", "2"}}, {"parameters", "learning rates", "start"}},

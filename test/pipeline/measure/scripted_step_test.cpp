@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "pipeline/measure/measured_timeline.h"
 #include "pipeline/measure/step_analysis.h"
 #include "pipeline/measure/trace.h"
 #include "pipeline/schedule/catalog.h"
@@ -48,7 +49,7 @@ TEST(AnalysisTable, EveryFigureIsThatOfItsRankAndName) {
   EXPECT_EQ(rows[3], (std::vector<std::string>{"all", "44.44%", "55.56%", "44.44%", "0.00%", "0.00%", "11.11%"}));
   EXPECT_EQ(analysis_summary(analysis),
             "18.00 ms from first to last action (predicted 6.00), bubble 55.6% (predicted 50.0%), span bubble 44.4% "
-            "(predicted 50.0%)");
+            "(predicted 50.0%); the longest update is 13.0% of the step");
 }
 
 TEST(StepBubble, OfTimesThatAreKnown) {
@@ -58,6 +59,20 @@ TEST(StepBubble, OfTimesThatAreKnown) {
   EXPECT_DOUBLE_EQ(step.makespan, 18);
   EXPECT_DOUBLE_EQ(step.bubble, 1 - 16 / 36.0);
   EXPECT_DOUBLE_EQ(step.bubble_span, 1 - 10 / 18.0);
+}
+
+// Gathers belong to the step whose first actions they run beside, and may be complete before those begin.
+TEST(MeasuredTimeline, BeginsWithTheFirstAction) {
+  MeasuredStep step = scripted_step();
+  step.ranks[0].lowered.push_back({'G', 98, 98.5, 99});
+  step.ranks[1].lowered.push_back({'G', 98, 99, 105});
+  const Timeline drawn = measured_timeline(schedule(), step, simulate(schedule(), Costs{}));
+  ASSERT_EQ(drawn.rows.size(), 2U);
+  EXPECT_EQ(drawn.rows[0].size(), 4U);  // F, B, R and U
+  ASSERT_EQ(drawn.rows[1].size(), 5U);
+  EXPECT_EQ(drawn.rows[1].front().letter, 'G');
+  EXPECT_EQ(drawn.rows[1].front().start, 0);
+  EXPECT_EQ(drawn.rows[1].front().end, 5);
 }
 
 TEST(Trace, TimesAreMicrosecondsFromTheFirstAction) {

@@ -176,6 +176,7 @@ TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
         run.recompute.assign(units + 1, true);
       });
       expect_exact("optimistic", [](TrainingRun& run) { run.optimistic = true; });
+      expect_exact("muon", [](TrainingRun& run) { run.optimizer = OptimizerKind::muon; });
       expect_exact("keys and values", [](TrainingRun& run) { run.caches = true; });
       expect_exact("eight groups", [](TrainingRun& run) { run.groups = 8; });
       expect_exact("two replicas", [](TrainingRun& run) { run.replicas = 2; });

@@ -44,8 +44,8 @@ class ScriptedCommunicator final : public Communicator {
   }
   void progress() override {}
   Ticket all_reduce(float*, std::int64_t) override { return none(); }
-  Ticket reduce_scatter(float*, std::int64_t) override { return none(); }
-  Ticket all_gather(float*, std::int64_t) override { return none(); }
+  Ticket reduce_scatter(float*, std::span<const std::int64_t>) override { return none(); }
+  Ticket all_gather(float*, std::span<const std::int64_t>) override { return none(); }
   void all_reduce_host(std::span<double>) override { none(); }
   void merge_host(std::span<double>) override { none(); }
   Ticket start_merge_host(std::span<double>) override { return none(); }

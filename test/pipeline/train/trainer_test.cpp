@@ -301,8 +301,10 @@ TEST(Trainer, NoticesCopiesThatDrift) {
   const auto expect_notice = [](TrainingRun run, int drifting_rank, const std::string& tensor) {
     run.before_training = [=](Trainer& trainer) {
       if (trainer.memory().plan().rank != drifting_rank) return;
-      float* value = trainer.memory().parameters();
-      *value += 0.5F;
+      const ArenaLayout& layout = trainer.memory().plan().layout;
+      const auto entry = std::ranges::find_if(layout.entries, [&](const auto& one) { return one.info.name == tensor; });
+      ASSERT_NE(entry, layout.entries.end()) << tensor;
+      trainer.memory().parameters()[entry->offset] += 0.5F;
     };
     try {
       train(run);

@@ -59,8 +59,10 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
   request.head = run.head;
   request.recompute = run.recompute;
+  request.optimizer = run.optimizer;
   request.caches = run.caches;
   request.spare_parameters = run.optimistic;
+  request.zero = run.zero;
   request.precision = device.precision();
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
@@ -70,6 +72,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
                                                       .steps = run.steps,
                                                       .warmup_steps = 1},
                                     .adamw = {.weight_decay = 0.1F},
+                                    .muon = {.weight_decay = 0.1F},
                                     .grad_clip = run.grad_clip};
 
   Groups groups = make_groups(world, make_layout(world.size(), run.replicas), plan);

@@ -25,6 +25,7 @@ struct Run {
   int micro_batches = 4;
   std::int64_t rows = 1;
   int groups = 0;  // of the whole step; 0: one per replica and direction
+  int zero = 0;    // --zero
   int threads = 1;
   Partition partition = {};  // empty: uniform
   HeadForm head = HeadForm::streamed;
@@ -34,6 +35,7 @@ struct Run {
   int validate_every = 0;  // 0: never
   double grad_clip = 0.5;
   double peak_learning_rate = 1e-2;
+  OptimizerKind optimizer = OptimizerKind::adamw;
   bool caches = false;           // generation keeps keys and values
   bool optimistic = false;       // --optimizer-step optimistic
   int first_step = 0;            // steps that an earlier run has taken

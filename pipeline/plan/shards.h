@@ -1,0 +1,39 @@
+// Shards: what each of d replicas owns of a rank's parameters under --zero. A section is cut into d consecutive pieces
+// at edges of atoms (65,536 elements, or a whole smaller tensor), so that a replica alone can add up the squares of its
+// atoms' gradients; tensors that Muon updates stay whole. A replica keeps optimizer state for its pieces alone, side by
+// side in an arena of their own, those of Muon's matrices last.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/parameters.h"
+#include "pipeline/plan/sections.h"
+
+namespace train_gpt {
+
+struct RankPlan;
+
+// Where the pieces of `replicas` replicas begin, from the start of the section, and its end: the k-th begins at the
+// first edge of an atom from elements * k / replicas on. Sections of the same tensors are cut alike.
+std::vector<std::int64_t> piece_cuts(const Section& section, const ArenaLayout& layout, int replicas);
+
+// Elements of the arena of pieces: of every section the largest piece, so that all replicas have the same plan.
+std::int64_t shard_elements(const std::vector<Section>& sections);
+// Of those that have a second moment.
+std::int64_t second_shard_elements(const std::vector<Section>& sections);
+
+// The pieces of one replica. Each entry of a layout is a part of a tensor: its info names the part's own elements,
+// place in files and first atom.
+struct Shard {
+  struct Piece {
+    ArenaLayout in_arena;    // of one section, at their places in the arena of all parameters
+    std::int64_t ahead = 0;  // of their places in the arena of pieces
+  };
+  std::vector<Piece> pieces;
+  ArenaLayout in_arena;  // of all sections
+  ArenaLayout in_shard;  // the same, at their places in the arena of pieces
+};
+Shard shard_of(const RankPlan& plan, int replica);
+
+}  // namespace train_gpt

@@ -1,0 +1,31 @@
+// Schedules that never flush: one endless list, of which a Schedule holds the steps between a fill of the pipe and the
+// next drain (Schedule::steps). Micro-batch number t m + i is the i-th of step t.
+//
+// What makes this possible is that a step computes with parameters that lack the last update (or, in pipedream,
+// several): while the gradients of a step are still on their way, the next one has begun.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/schedule/schedule.h"
+
+namespace train_gpt {
+
+struct FlushlessRequest {
+  std::string name;       // as --schedule takes it
+  int ranks = 1;          // p
+  int micro_batches = 1;  // m, of one step
+  int warmup_factor = 1;  // w, --warmup-factor: 1, or 2 where messages take their time
+  int steps = 1;          // from fill to drain
+};
+
+const std::vector<std::string>& flushless_names();
+bool is_flushless(const std::string& name);
+
+// As those of pipeline/schedule/catalog.h.
+std::optional<std::string> violation(const FlushlessRequest& request);
+Schedule make_schedule(const FlushlessRequest& request);
+
+}  // namespace train_gpt

@@ -1,0 +1,137 @@
+// 2bw on paper: versions, buffers, the steady bubble and the room for clipping.
+#include "pipeline/simulate/versions.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "pipeline/schedule/flushless.h"
+#include "pipeline/schedule/list_builder.h"
+#include "pipeline/simulate/validate.h"
+#include "test/refused.h"
+
+namespace train_gpt::test {
+namespace {
+
+Schedule two_bw(int p, int m, int w = 1, int steps = 12) {
+  return make_schedule({.name = "2bw", .ranks = p, .micro_batches = m, .warmup_factor = w, .steps = steps});
+}
+
+template <class Visit>
+void for_all_sizes(int w, const Visit& visit) {
+  for (int p = 2; p <= 8; ++p)
+    for (int m = std::max(1, w * (p - 1)); m <= 4 * p; ++m) visit(p, m);
+}
+
+// An event simulation of its own: every rank's clock, recomputed until nothing moves.
+std::vector<std::vector<Interval>> relaxed(const Schedule& schedule, int m, double hop, bool with_norm,
+                                           const std::function<double(int, std::size_t)>& duration) {
+  std::vector<std::vector<Interval>> times(schedule.lists.size());
+  for (std::size_t r = 0; r < times.size(); ++r) times[r].resize(schedule.lists[r].size());
+  std::vector<std::vector<double>> forward(times.size()), backward(times.size());
+  for (auto* ends : {&forward, &backward})
+    for (auto& one : *ends) one.assign(static_cast<std::size_t>(schedule.micro_batches), 0);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t r = 0; r < times.size(); ++r) {
+      double clock = 0;
+      for (std::size_t i = 0; i < times[r].size(); ++i) {
+        const Action& action = schedule.lists[r][i];
+        const auto mb = static_cast<std::size_t>(action.micro_batch);
+        const bool is_forward = action.op == Op::forward;
+        double start = clock;
+        if (is_forward && r > 0) start = std::max(start, forward[r - 1][mb] + hop);
+        if (!is_forward && r + 1 < times.size()) start = std::max(start, backward[r + 1][mb] + hop);
+        if (with_norm && action.micro_batch / m >= 2) {
+          for (const auto& of_rank : backward)
+            start = std::max(start, of_rank[static_cast<std::size_t>((action.micro_batch / m - 1) * m - 1)]);
+        }
+        clock = start + duration(static_cast<int>(r), i);
+        double& end = (is_forward ? forward : backward)[r][mb];
+        changed = changed || end != clock;
+        end = clock;
+        times[r][i] = {start, clock};
+      }
+    }
+  }
+  return times;
+}
+
+TEST(TwoBufferedWeights, HasNoBubbleButThatOfFillAndDrain) {
+  for (const int w : {1, 2}) {
+    for_all_sizes(w, [&](int p, int m) {
+      const Schedule schedule = two_bw(p, m, w);
+      validate(schedule);
+      const Simulation simulation = simulate(schedule, Costs{});
+      const SteadyState steady = steady_state(schedule, simulation);
+      EXPECT_NEAR(steady.bubble, 0, 1e-12) << "p=" << p << " m=" << m << " w=" << w;
+      EXPECT_NEAR(steady.period, 3 * m, 1e-9) << "p=" << p << " m=" << m << " w=" << w;
+      EXPECT_NEAR(simulation.makespan, 3.0 * (12 * m + p - 1), 1e-9) << "p=" << p << " m=" << m << " w=" << w;
+      EXPECT_EQ(simulation.peak_live.front(), w * (p - 1) + 1);
+    });
+  }
+}
+
+// Issue 18: hop .1, F 1, B 2, p 8: 5.8% longer periods with w = 1, none with w = 2.
+TEST(TwoBufferedWeights, HopsCostTimeWithoutMoreForwardsAhead) {
+  const Costs costs{.forward = {1}, .input = {1}, .weight = {1}, .latency = {0.1}};
+  for (const int p : {2, 4, 8}) {
+    const Schedule once = two_bw(p, 4 * p, 1, 40), twice = two_bw(p, 4 * p, 2, 40);
+    const double hops = 2.0 * (p - 1) / p * 0.1 * 4 * p;
+    EXPECT_NEAR(steady_state(once, simulate(once, costs)).period, 3 * 4 * p + hops, 0.02 * hops) << p;
+    EXPECT_NEAR(steady_state(twice, simulate(twice, costs)).period, 3 * 4 * p, 1e-9) << p;
+  }
+}
+
+// Whatever actions and messages cost: the norm is there before anyone asks for it, so waiting for it changes nothing;
+// and the simulator says what the plain one here says.
+TEST(TwoBufferedWeights, ClippingIsFree) {
+  std::mt19937 random(1);
+  const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<>(low, high)(random); };
+  for (int trial = 0; trial < 60; ++trial) {
+    const int p = 2 + static_cast<int>(random() % 5), w = 1 + static_cast<int>(random() % 2);
+    const int m = w * (p - 1) + static_cast<int>(random() % 4);
+    const Schedule schedule = two_bw(p, m, w, 5);
+    ActionDurations durations;
+    for (const std::vector<Action>& list : schedule.lists) {
+      durations.emplace_back();
+      for (std::size_t i = 0; i < list.size(); ++i) durations.back().push_back(uniform(0.1, 5));
+    }
+    const double hop = trial % 3 == 0 ? 0 : uniform(0, 3);
+    const auto of = [&](int r, std::size_t i) { return durations[static_cast<std::size_t>(r)][i]; };
+    const auto with_norm = relaxed(schedule, m, hop, true, of), without = relaxed(schedule, m, hop, false, of);
+    const Simulation simulation = simulate(schedule, Costs{.latency = {hop}}, {.durations = &durations});
+    for (std::size_t r = 0; r < with_norm.size(); ++r) {
+      for (std::size_t i = 0; i < with_norm[r].size(); ++i) {
+        ASSERT_EQ(with_norm[r][i].start, without[r][i].start) << "p=" << p << " m=" << m << " w=" << w;
+        ASSERT_NEAR(simulation.intervals[r][i].end, with_norm[r][i].end, 1e-9) << "p=" << p << " m=" << m;
+      }
+    }
+    EXPECT_EQ(update_slack(schedule), m - w * (p - 1));
+  }
+}
+
+TEST(TwoBufferedWeights, NeedsAsManyMicroBatchesAsRankZeroRunsAhead) {
+  EXPECT_REFUSED(two_bw(4, 2), "--micro-batches 2", "4 stages", "at least 3");
+  EXPECT_REFUSED(two_bw(4, 5, 2), "--micro-batches 5", "--warmup-factor 2", "at least 6");
+  EXPECT_EQ(two_bw(1, 1).lists.front().size(), 24U);
+}
+
+// Step 2 needs what the gradients of step 0 make, in the buffer that step 0 works with.
+TEST(TwoBufferedWeights, AVersionThatDoesNotExistYetIsRefused) {
+  Schedule early(Placement::loop(1, 1, 3), 3);  // one micro-batch per step
+  early.name = "early";
+  early.steps = 3;
+  early.rank(0).forward(0, 0).forward(0, 1).forward(0, 2).backward(0, 0).backward(0, 1).backward(0, 2);
+  EXPECT_REFUSED(validate(early), "schedule early", "0F2", "version 1", "1 backwards of step 0");
+  Schedule apart(Placement::loop(1, 1, 3), 3);
+  apart.name = "apart";
+  apart.steps = 3;
+  apart.rank(0).forward(0, 0).forward(0, 1).backward(0, 0).forward(0, 2).backward(0, 1).backward(0, 2);
+  validate(apart);
+}
+
+}  // namespace
+}  // namespace train_gpt::test
