@@ -136,16 +136,14 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   SearchWatch watch(options.pipeline.search_seconds);
   request.progress = watch.progress();
   const bool by_span = wanted.objective == Objective::span;
-  const bool drawn = wanted.ascii || !wanted.svg.empty() || !wanted.html.empty();
-  request.lists = drawn || !wanted.csv.empty();
   SearchResult found = search_schedule(request);
 
   SimulatedSchedule result{"auto", std::move(found.schedule), {}, {}};
   constexpr std::size_t kLong = 4'000'000;
-  const bool too_long = !found.has_lists || (!drawn && actions_of(result.schedule) > kLong);
+  const bool drawn = wanted.ascii || !wanted.svg.empty() || !wanted.html.empty();
+  const bool too_long = !drawn && actions_of(result.schedule) > kLong;
   if (too_long) detail = Detail::figures;
-  result.simulation = found.has_lists ? simulate(result.schedule, request.costs, simulate_options(options, detail))
-                                      : std::move(found.simulation);
+  result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
   // The bound of the search is one for every order and placement that was allowed, not just for these lists.
   result.simulation.lower_bound = found.lower_bound;
   result.remarks = {found.name + ": " + found.reason,

@@ -11,7 +11,6 @@
 #include "pipeline/search/named.h"
 #include "pipeline/search/placement_search.h"
 #include "pipeline/search/problem.h"
-#include "pipeline/simulate/periodic.h"
 
 namespace train_gpt {
 namespace {
@@ -104,19 +103,6 @@ std::string searched_set(const SearchRequest& request, const std::vector<Placeme
          (request.costs.fused.empty() ? "" : "; F and B in pairs or apart");
 }
 
-constexpr std::int64_t kVast = 4'000'000;  // actions
-
-Placement placement_of(const SearchCandidate& candidate, const SearchRequest& request) {
-  if (candidate.placement == Placement::Kind::v_shape) return Placement::v_shape(request.ranks, request.micro_batches);
-  if (candidate.placement == Placement::Kind::bidirectional)
-    return Placement::bidirectional(request.ranks, request.micro_batches);
-  return Placement::loop(request.ranks, candidate.chunks, request.micro_batches);
-}
-
-std::int64_t actions_of(const SearchCandidate& candidate, const SearchRequest& request) {
-  return 3ll * placement_of(candidate, request).depth() * request.micro_batches;
-}
-
 // The search, step by step: what it has so far is kept where a stop can pick it up.
 class Search {
  public:
@@ -166,7 +152,7 @@ class Search {
   // Ties are worth a look, too: they may take less memory. Where lists are long, the named schedules at the bound are
   // as good as any; where they are so long that a single order takes a second, so are those within a per cent of it.
   double worth_a_look(const Placement& placement) const {
-    constexpr std::int64_t kLong = 100'000;
+    constexpr std::int64_t kLong = 100'000, kVast = 4'000'000;
     const std::int64_t actions = 3ll * placement.depth() * request_.micro_batches;
     return actions > kVast ? 0.99 : actions > kLong ? 1 - 3e-9 : 1 + 1e-9;
   }
@@ -188,23 +174,18 @@ class Search {
   }
 
   SearchResult finish() {
-    SimulateOptions options;
-    options.intervals = options.channels = false;
-    options.weight_memory = request_.weight_memory;
-    std::optional<Simulation> by_turns;
     if (own_) {
       result_.schedule = std::move(*own_);
       result_.name = "auto: own order, " + placement_name(result_.schedule.placement);
     } else {
-      if (!request_.lists && actions_of(*best_, request_) > kVast)
-        by_turns = simulate_by_turns(named_request_, request_.costs, options);
-      result_.has_lists = !by_turns;
-      result_.schedule =
-          by_turns ? Schedule(placement_of(*best_, request_), request_.micro_batches) : make_schedule(named_request_);
+      result_.schedule = make_schedule(named_request_);
       result_.name = "auto: " + best_->name;
     }
     result_.schedule.name = "auto";
-    result_.simulation = by_turns ? std::move(*by_turns) : simulate(result_.schedule, request_.costs, options);
+    SimulateOptions options;
+    options.intervals = options.channels = false;
+    options.weight_memory = request_.weight_memory;
+    result_.simulation = simulate(result_.schedule, request_.costs, options);
     result_.reason = reason_of(request_, *best_, best_named_ ? &*best_named_ : nullptr, result_.lower_bound);
     result_.searched = searched_set(request_, placements_);
     result_.stopped = work_.stopped();

@@ -44,9 +44,6 @@ struct SearchRequest {
   // Try fewer micro-batches one after the other, too: takes long and pays where memory is scarce. Without it, answers
   // for more micro-batches may be worse than those for fewer, repeated.
   bool parts = true;
-  // Whether the answer needs its lists where it is a named schedule of more than 4 million actions; without them it
-  // comes sooner and in less memory.
-  bool lists = true;
   // Called every few milliseconds with what has been found so far; false ends the search with that.
   std::function<bool(const SearchProgress&)> progress = nullptr;
 };
@@ -64,7 +61,6 @@ struct SearchCandidate {
 
 struct SearchResult {
   Schedule schedule;       // name "auto"; every stage's backwards in micro-batch order unless it is a named one
-  bool has_lists = true;   // see SearchRequest::lists
   std::string name;        // "auto: zb-v", "auto: own order, V placement"
   std::string reason;      // one sentence: why this one
   std::string searched;    // one sentence: the set that was searched
