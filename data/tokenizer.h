@@ -54,7 +54,7 @@ class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer);
 
-  // A stretch of text, which has neither added tokens nor bytes that are no UTF-8, or one id.
+  // A stretch of text, which has neither added tokens nor bytes that are not UTF-8, or one id.
   struct Stretch {
     std::string_view text;
     std::optional<std::int32_t> id;
@@ -65,8 +65,8 @@ class Encoder {
   // Appends the ids of a text.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
 
-  // Appends the ends of what the first pattern cuts out of a stretch, from byte `from`, a place where a cut begins, up
-  // to the first end that is at `until` or later. Cuts depend on nothing before them; with no pattern all is one cut.
+  // Appends the ends of the cuts that the first pattern makes in a stretch, from byte `from`, where a cut begins, up to
+  // the first end at `until` or later. Cuts depend on nothing before them; with no pattern all is one cut.
   void cut_ends(std::string_view stretch, std::size_t from, std::size_t until, std::vector<std::size_t>& ends);
   // Appends the ids of one cut.
   void encode_cut(std::string_view cut, std::vector<std::int32_t>& ids);
@@ -128,7 +128,7 @@ void Encoder::split(std::string_view text, std::size_t pattern, const Visit& vis
 }
 
 // Turns a stream of ids into text that may be shown piece by piece: the bytes of a character are held back until it is
-// complete. Bytes that are no UTF-8 pass through unchanged, so that all pieces together are exactly the text.
+// complete. Bytes that are not UTF-8 pass through unchanged, so that all pieces together are exactly the text.
 class TextDecoder {
  public:
   // An end-of-text id appears as `end_of_text`.

@@ -118,7 +118,7 @@ bool is_owned_with_second_moment(const ArenaLayout::Entry& entry) {
 }
 
 // visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena whose entries
-// `takes` says yes to
+// `takes` accepts
 template <class Takes, class Visit>
 void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   for (const ArenaLayout::Entry& entry : layout.entries) {
@@ -129,7 +129,7 @@ void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, co
   }
 }
 
-// As write_tensors, of the entries that `takes` says yes to.
+// As write_tensors, for the entries that `takes` accepts.
 template <class Takes>
 void write_pieces(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
                   const ArenaLayout& layout, const float* arena, const Takes& takes) {
@@ -218,11 +218,16 @@ void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, s
 
 void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
   std::vector<float> host(static_cast<std::size_t>(kPiece));
-  for_each_piece(config_, layout, is_held,
-                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
-                   read(host.data(), tensor, begin, count);
-                   device.to_device(values + place, host.data(), count * std::int64_t{sizeof(float)});
-                 });
+  const std::vector<TensorInfo> tensors = model_tensors(config_);
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    const std::int64_t skipped = entry.info.offset - tensor.offset;  // where the entry is a part of it
+    for (std::int64_t begin = 0; begin < entry.info.elements; begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, entry.info.elements - begin);
+      read(host.data(), tensor, skipped + begin, count);
+      device.to_device(values + entry.offset + begin, host.data(), count * std::int64_t{sizeof(float)});
+    }
+  }
 }
 
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision) {

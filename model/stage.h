@@ -83,6 +83,9 @@ struct ParameterView {
   // The first micro-batch of a step (of a group) sets the gradients of the matrices, the others add to them: those need
   // no zeros (GradientRange::set_by_first).
   bool first_micro_batch = false;
+  const ArenaLayout* gradient_layout = nullptr;  // where gradients lie; null: where parameters do
+
+  const ArenaLayout& of_gradients() const { return gradient_layout != nullptr ? *gradient_layout : *layout; }
 };
 
 // Where in the gradient arena a stage adds its gradients, and when: a streamed head in F, all others in W.
@@ -117,7 +120,7 @@ struct StageSlots {
   void* cache = nullptr;
 };
 
-// One pass through the units of a stage: what decides where their tensors lie.
+// One pass through the units of a stage, which decides where their tensors lie.
 enum class Pass : std::uint8_t { forward, validation, generation, backward };
 
 struct HeadUnit;    // see unit_head.h
@@ -132,7 +135,7 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // Not for training: forward alone; lifetimes F..I and F..W are not written, scratch is used.
+  // A use other than training runs forwards alone, which write scratch and nothing of the lifetimes F..I and F..W.
   void forward(const StageSlots& slots, const ParameterView& parameters, ForwardUse use);
   void backward_input(const StageSlots& slots, const ParameterView& parameters);
   void backward_weight(const StageSlots& slots, const ParameterView& parameters);

@@ -225,6 +225,7 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.caches = options.run.sample_every > 0 && device.rows_stand_alone();
   request.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   request.zero = options.batch.zero;
+  request.reduction_ms = options.costs.reduction;
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());

@@ -8,7 +8,7 @@ bool happened(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaSuccess) return true;
   if (status != cudaErrorNotReady) CUDA_CHECK(status);
-  (void)cudaGetLastError();  // "not ready" is no error to be found by a later check
+  (void)cudaGetLastError();  // "not ready" is not an error for a later check to find
   return false;
 }
 
@@ -40,7 +40,8 @@ std::int64_t SideStream::close() {
   return first_ + static_cast<std::int64_t>(closed_.size()) - 1;
 }
 
-// Events return once their operation is complete, and awaited or known to be complete: nobody will ask for more.
+// An event is used again once its operation is complete and is known, or ordered, to be: nobody will ask for it any
+// more.
 cudaEvent_t SideStream::unused_event() {
   while (!closed_.empty() && closed_.front().settled && happened(closed_.front().event)) {
     unused_.push_back(closed_.front().event);

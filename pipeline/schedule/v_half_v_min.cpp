@@ -60,7 +60,7 @@ Pattern v_min_pattern(int p, int r) {
   return {{r, 2 * p - 1 - r, 2 * p + shift + r, 4 * p + shift - 1 - r}};
 }
 
-// Most activations alive when the pattern repeats for ever: of the rank, of chunk a, of chunk b.
+// Most activations alive when the pattern repeats forever: of the rank, of chunk a, of chunk b.
 struct Alive {
   int both = 0;
   int a = 0;
@@ -101,7 +101,7 @@ Alive most_alive(const Pattern& pattern) {
                   alive_with(pattern, next_in(input_b, free[1]), next_in(input_a, free[0])));
 }
 
-// One slot after the one in which each F and I ran: when its output is there.
+// When the output of each F and I is there: one slot after the one in which it ran.
 class Outputs {
  public:
   Outputs(int stages, int m)

@@ -18,7 +18,7 @@ bool in_operation = false;
 
 namespace {
 
-// Segment numbers grow for ever; those below `first_segment` are older than everything that can still run.
+// Segment numbers grow forever; those below `first_segment` are older than everything that can still run.
 std::vector<Segment> segments;
 std::uint32_t first_segment = 1;
 std::deque<OperationInfo> operations;
@@ -47,7 +47,7 @@ WarpClocks& clocks_of(unsigned warp) {
 }
 
 // A thread that fences and then counts atomically publishes what it did, and what its block did before its last
-// barrier. A thread that counts there later knows it, and so does its block behind the next barrier.
+// barrier. A thread that counts there later knows it, and so does its block after the next barrier.
 struct Moment {
   std::uint64_t block_serial = 0;
   std::uint32_t barrier_epoch = 0;

@@ -1,4 +1,4 @@
-// What a trainer does without training: it generates, scores rows, and measures its stages.
+// A trainer that does not train: it generates, scores rows, and measures its stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST(RowLosses, AreThoseOfTheRowsWithTargets) {
   });
 }
 
-// With a learning rate of 0 the same batch again has the same gradients, and none of before.
+// With a learning rate of 0 the same batch again has the same gradients, and nothing of the one before.
 TEST(Gradients, AreThoseOfTheirStepAlone) {
   for (const HeadForm head : {HeadForm::streamed, HeadForm::stored}) {
     with_trainer({.schedule = "zb-h1", .ranks = 2, .head = head, .peak_learning_rate = 0}, [](Trainer& trainer) {
@@ -118,8 +118,7 @@ TEST(MeasuredStages, TakeTimeOnEveryRank) {
   });
 }
 
-// ---- memory that is not there
-// ------------------------------------------------------------------------------------------
+// ---- memory that is not there ------------------------------------------------------------------------------------
 
 class FullDevice : public cpu::CpuDevice {
  public:

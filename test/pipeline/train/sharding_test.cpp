@@ -8,9 +8,10 @@
 
 #include "pipeline/plan/lowering.h"
 #include "pipeline/plan/shards.h"
-#include "pipeline/schedule/catalog.h"
+#include "pipeline/train/trainer.h"
 #include "test/model/temporary_folder.h"
 #include "test/pipeline/expect_equal.h"
+#include "test/pipeline/plan/sharded_request.h"
 #include "test/pipeline/train/training_runs.h"
 
 namespace train_gpt::test {
@@ -27,23 +28,90 @@ TrainingRun with_atoms(TrainingRun run) {
 }
 
 TEST(Sharding, KeepsTheBitsOfOneRankUnderEverySchedule) {
-  const Outcome one = train({.micro_batches = 16, .groups = 4, .hash_every_step = true});
+  const Outcome one = train({.micro_batches = 16, .groups = 4, .validate_every = 2, .hash_every_step = true});
   const auto expect = [&](TrainingRun run) {
     run.micro_batches = 16 / run.replicas;
     run.groups = 4;
-    run.zero = 1;
+    run.validate_every = 2;
     run.hash_every_step = true;
-    expect_equal(train(run), one,
-                 run.schedule + " p=" + std::to_string(run.ranks) + " d=" + std::to_string(run.replicas));
+    for (run.zero = 1; run.zero <= (run.optimistic ? 2 : 3); ++run.zero) {
+      expect_equal(train(run), one,
+                   run.schedule + " p=" + std::to_string(run.ranks) + " d=" + std::to_string(run.replicas) +
+                       " zero=" + std::to_string(run.zero));
+    }
   };
   expect({.schedule = "gpipe", .ranks = 1, .replicas = 4});
   expect({.schedule = "1f1b", .ranks = 3, .replicas = 2});
-  expect({.schedule = "interleaved", .ranks = 2, .replicas = 2});
+  expect({.schedule = "interleaved", .ranks = 2, .chunks = 4, .replicas = 2});
   expect({.schedule = "zb-h1", .ranks = 2, .replicas = 4});
   expect({.schedule = "zb-v", .ranks = 2, .replicas = 2});
-  expect({.schedule = "breadth-first", .ranks = 2, .replicas = 2});
+  expect({.schedule = "breadth-first", .ranks = 1, .chunks = 8, .replicas = 2});
+  expect({.schedule = "breadth-first", .ranks = 2, .chunks = 4, .replicas = 2});
   expect({.schedule = "dualpipe", .ranks = 2, .replicas = 2});
   expect({.schedule = "1f1b", .ranks = 2, .replicas = 2, .optimistic = true});
+}
+
+// Of so many units that windows pay, on every rank.
+TrainingRun in_windows(TrainingRun run) {
+  run.layers = 11;
+  run.schedule = "breadth-first";
+  run.chunks = 24 / run.ranks;
+  run.zero = 3;
+  run.before_training = [](Trainer& trainer) {
+    EXPECT_TRUE(trainer.memory().plan().parameter_windows);
+    EXPECT_TRUE(trainer.memory().plan().gradient_windows);
+  };
+  return run;
+}
+
+// Validation and the hash come between steps; what takes part is whole at the right time in whatever order messages
+// arrive.
+TEST(Sharding, WindowsKeepTheBitsOfOneRank) {
+  TrainingRun run{.micro_batches = 8, .groups = 4, .steps = 5, .validate_every = 2, .layers = 11};
+  run.hash_every_step = true;
+  const Outcome one = train(run);
+  const auto expect = [&](int ranks, int replicas, const Delays& delays) {
+    TrainingRun sharded = run;
+    sharded.ranks = ranks;
+    sharded.replicas = replicas;
+    sharded.micro_batches = 8 / replicas;
+    expect_equal(train(in_windows(sharded), delays), one, std::to_string(ranks) + " x " + std::to_string(replicas));
+  };
+  expect(1, 2, {});
+  expect(1, 4, {});
+  expect(2, 2, {});
+  expect(3, 2, {});
+  expect(1, 4, {.message = 0.5, .receive = 0.5, .action = 0.5});
+  expect(2, 2, {.message = 0.5, .receive = 0.5, .action = 0.5});
+}
+
+TEST(Sharding, WindowsKeepTheBitsOfMuonAndOfUntiedModels) {
+  for (const bool tied : {false, true}) {
+    const OptimizerKind optimizer = tied ? OptimizerKind::muon : OptimizerKind::adamw;
+    TrainingRun run{.micro_batches = 8, .groups = 4, .tied = tied, .optimizer = optimizer, .layers = 11};
+    const Outcome one = train(run);
+    run.replicas = 2;
+    run.micro_batches = 4;
+    expect_equal(train(in_windows(run)), one, tied ? "muon" : "untied");
+  }
+}
+
+TEST(Sharding, CheckpointsComeFromPieces) {
+  const TemporaryFolder folder;
+  const TrainingRun whole{.micro_batches = 8, .groups = 4, .steps = 4, .layers = 11};
+  TrainingRun first = whole;
+  first.replicas = 4;
+  first.micro_batches = 2;
+  first.stop_after = 2;
+  first.save_to = folder.file(".");
+  train(in_windows(first));
+  TrainingRun second = whole;
+  second.ranks = 2;
+  second.replicas = 2;
+  second.micro_batches = 4;
+  second.first_step = 2;
+  second.resume_from = folder.file(".");
+  EXPECT_EQ(train(in_windows(second)).hash, train(whole).hash);
 }
 
 TEST(Sharding, CutsTensorsOfSeveralAtoms) {
@@ -51,20 +119,50 @@ TEST(Sharding, CutsTensorsOfSeveralAtoms) {
     TrainingRun alone = run;
     alone.schedule = "gpipe";
     alone.ranks = alone.replicas = 1;
+    alone.chunks = 0;
     alone.micro_batches = run.micro_batches * run.replicas;
     alone.groups = run.replicas;
-    run.zero = 1;
-    expect_equal(train(run), train(alone), what);
+    const Outcome expected = train(alone);
+    for (run.zero = 1; run.zero <= 3; ++run.zero) {
+      expect_equal(train(run), expected, what + ", --zero " + std::to_string(run.zero));
+    }
   };
   expect("p=1", with_atoms({.replicas = 2, .micro_batches = 2}));
-  expect("untied", with_atoms({.schedule = "1f1b", .ranks = 2, .replicas = 2, .micro_batches = 2, .tied = false}));
+  expect("p=1 of units", with_atoms({.schedule = "breadth-first", .chunks = 6, .replicas = 2, .micro_batches = 2}));
+  expect("untied",
+         with_atoms(
+             {.schedule = "breadth-first", .ranks = 2, .chunks = 3, .replicas = 2, .micro_batches = 2, .tied = false}));
   TrainingRun shards = with_atoms({.schedule = "1f1b", .ranks = 4, .replicas = 2, .micro_batches = 2});
   shards.vocab = 4500;  // three shards of the head, on two ranks
   expect("shards of a tied head", shards);
+  shards.schedule = "breadth-first";
+  shards.ranks = 1;
+  shards.chunks = 8;
+  expect("shards of a tied head beside its embedding", shards);
+}
+
+// No power of two: replicas are added in rank order.
+TEST(Sharding, ThreeReplicasHaveOneHash) {
   TrainingRun three = with_atoms({.schedule = "zb-v", .ranks = 2, .replicas = 3, .micro_batches = 4});
   const Outcome replicas = train(three);
-  three.zero = 1;
-  expect_equal(train(three), replicas, "three replicas");
+  for (three.zero = 1; three.zero <= 3; ++three.zero) expect_equal(train(three), replicas, std::to_string(three.zero));
+  three = with_atoms({.schedule = "breadth-first", .chunks = 6, .replicas = 3, .micro_batches = 4, .zero = 3});
+  expect_equal(train(three), replicas, "units");
+}
+
+TEST(Sharding, DealsWholeMatricesOutWithMuon) {
+  TrainingRun run = with_atoms({.replicas = 2, .micro_batches = 2, .optimizer = OptimizerKind::muon});
+  const Outcome expected = train(run);
+  for (run.zero = 1; run.zero <= 3; ++run.zero) {
+    run.schedule = "1f1b";
+    run.ranks = 2;
+    run.chunks = 0;
+    expect_equal(train(run), expected, "1f1b, --zero " + std::to_string(run.zero));
+    run.schedule = "breadth-first";
+    run.ranks = 1;
+    run.chunks = 6;
+    expect_equal(train(run), expected, "units, --zero " + std::to_string(run.zero));
+  }
 }
 
 TEST(Sharding, ClippedAndRedoneStepsGatherAgain) {
@@ -82,39 +180,32 @@ TEST(Sharding, ClippedAndRedoneStepsGatherAgain) {
 }
 
 TEST(Sharding, CheckpointsDoNotKnowOfIt) {
-  const TemporaryFolder folder;
   const TrainingRun whole = with_atoms({.micro_batches = 8, .groups = 4, .steps = 6, .validate_every = 2});
   const Outcome unbroken = train(whole);
-  TrainingRun first = with_atoms({.schedule = "1f1b", .ranks = 2, .replicas = 2, .micro_batches = 4, .groups = 4});
-  first.steps = 6;
-  first.zero = 1;
-  first.stop_after = 2;
-  first.save_to = folder.file(".");
-  train(first);
-  TrainingRun second = with_atoms({.schedule = "gpipe", .replicas = 4, .micro_batches = 2, .groups = 4});
-  second.steps = 6;
-  second.zero = 1;
-  second.first_step = 2;
-  second.stop_after = 4;
-  second.resume_from = second.save_to = folder.file(".");
-  train(second);
-  TrainingRun third = with_atoms({.schedule = "zb-v", .ranks = 2, .micro_batches = 8, .groups = 4});
-  third.steps = 6;
-  third.first_step = 4;
-  third.resume_from = folder.file(".");
-  EXPECT_EQ(train(third).hash, unbroken.hash);
-}
-
-PlanRequest request_of(const std::string& schedule, int p, int d, int zero) {
-  const ModelConfig model{.layers = 11, .heads = 2, .hidden = 128, .vocab = 131, .max_seq_len = 16};
-  PlanRequest request;
-  request.model = model;
-  request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 8, .replicas = d, .groups = d};
-  request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = 8});
-  request.batch.groups = d * request.directions();
-  request.partition = uniform_partition(model, request.schedule.placement.depth());
-  request.zero = zero;
-  return request;
+  for (const int zero : {1, 2, 3}) {
+    const TemporaryFolder folder;
+    TrainingRun first = with_atoms({.schedule = "breadth-first", .ranks = 2, .chunks = 3, .replicas = 2});
+    first.micro_batches = 4;
+    first.groups = 4;
+    first.steps = 6;
+    first.zero = zero;
+    first.stop_after = 2;
+    first.save_to = folder.file(".");
+    train(first);
+    TrainingRun second = with_atoms({.schedule = "breadth-first", .chunks = 6, .replicas = 4, .micro_batches = 2});
+    second.groups = 4;
+    second.steps = 6;
+    second.zero = 4 - zero;
+    second.first_step = 2;
+    second.stop_after = 4;
+    second.resume_from = second.save_to = folder.file(".");
+    train(second);
+    TrainingRun third = with_atoms({.schedule = "zb-v", .ranks = 2, .micro_batches = 8, .groups = 4});
+    third.steps = 6;
+    third.first_step = 4;
+    third.resume_from = folder.file(".");
+    EXPECT_EQ(train(third).hash, unbroken.hash) << zero;
+  }
 }
 
 // Every element of a rank has one owner among the replicas, atoms are whole, and a piece is at most an atom larger than

@@ -162,7 +162,7 @@ TEST(Trainer, GroupsOfUnequalSizesAreOneTree) {
   }
 }
 
-// Replicas that are no power of two are added in rank order, and no other run has their bits.
+// Replicas whose number is not a power of two are added in rank order, and no other run has their bits.
 TEST(Trainer, ThreeReplicasAreThreeGroups) {
   const Outcome three = train({.replicas = 3, .micro_batches = 2});
   expect_equal(train({.schedule = "1f1b", .ranks = 2, .replicas = 3, .micro_batches = 2}), three, "1f1b");
@@ -228,7 +228,7 @@ TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
   EXPECT_EQ(tokens_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups);
 }
 
-// What is generated after training: ids, and the logits that each was drawn from, on the rank that has them.
+// The text that is generated after training: ids, and the logits that each was drawn from, on the rank that has them.
 struct Generated {
   std::vector<std::int32_t> ids;
   std::vector<float> logits;
