@@ -132,10 +132,16 @@ void write_file(const char* option, const std::string& path, const Write& write)
   if (!file) throw std::runtime_error(std::string(option) + " " + path + ": cannot be written");
 }
 
-void write_files(const SimulateOutputOptions& wanted, const SimulatedSchedules& all) {
+void write_files(const Options& options, const SimulatedSchedules& all) {
+  const SimulateOutputOptions& wanted = options.simulate;
   if (!wanted.svg.empty()) {
     std::vector<Timeline> timelines;
-    for (const SimulatedSchedule& it : all.simulated) timelines.push_back(timeline(it.schedule, it.simulation));
+    const Costs costs = costs_of(options);
+    for (const SimulatedSchedule& it : all.simulated) {
+      timelines.push_back(timeline(it.schedule, it.simulation));
+      if (costs.has_links())
+        add_messages(timelines.back(), it.schedule, it.simulation, stage_costs(costs, it.schedule.placement));
+    }
     const std::string picture = draw_svg(timelines);
     write_file("--svg", wanted.svg, [&](std::ostream& file) { file << picture; });
   }
@@ -202,7 +208,7 @@ int run_simulate(const Options& options, std::ostream& out, std::ostream& notice
                                     : "--activation-limit " + list_of(wanted.memory_limit) +
                                           ": every schedule keeps more activations alive: " + join(all.over_limit));
   }
-  write_files(wanted, all);
+  write_files(options, all);
   if (wanted.json) {
     print_json(all, out);
     for (const SimulatedSchedule& it : all.simulated) {

@@ -24,16 +24,6 @@ std::vector<RecordedAction> actions_of(const std::vector<Action>& list, const St
   return actions;
 }
 
-double ms_of(const RecordedStep& step) {
-  double first = 1e300, last = -1e300;
-  for (const std::vector<RecordedAction>& list : step.actions) {
-    if (list.empty()) continue;
-    first = std::min(first, list.front().begin);
-    last = std::max(last, list.back().end);
-  }
-  return last - first;
-}
-
 // Every so manieth, the last one among them.
 template <class Value>
 std::vector<Value> thinned(std::vector<Value> all, std::size_t most) {
@@ -67,7 +57,7 @@ RecordedSteps recorded_steps(const Records& records, const RecordHeader& header,
         if (!fits) throw std::invalid_argument("its steps are not of the run that it names");
         step.actions.push_back(actions_of(list, record.ranks[first + rank]));
       }
-      ms += ms_of(step);
+      ms += makespan_of(step);
     }
     if (ms <= slowest_ms) continue;
     slowest_ms = ms;

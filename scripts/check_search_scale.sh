@@ -28,3 +28,27 @@ for m in 8 64; do
   check 5 '^predicted [0-9.]+ ms per step' plan --stages 16 --model d12 --vocab 50257 --train-data none --micro-batches $m \
     --schedule auto
 done
+
+# finds SECONDS MS ARGUMENT...: what --schedule auto must find within so much processor time.
+finds() {
+  local seconds=$1 most=$2 report
+  shift 2
+  TIMEFORMAT="%U s of processor time, at most $seconds: $*"
+  time report=$(ulimit -t "$seconds" && timeout 600 "$binary" simulate --schedule auto "$@" 2>/dev/null) || {
+    echo "check_search_scale: $* failed, or took more than $seconds s" >&2
+    exit 1
+  }
+  awk -v most="$most" '$1 == "auto" && $2 ~ /^[0-9]+$/ { found = $3 } END { exit found == "" || found > most }' <<<"$report" || {
+    echo "check_search_scale: $*: more than $most ms in" >&2
+    echo "$report" >&2
+    exit 1
+  }
+}
+
+# Scarce memory. Eight lists of 512 micro-batches one after the other would take 8 times what those take.
+scarce='--stages 16 --activation-limit 5 --micro-batches'
+finds 60 268.5 $scarce 64
+finds 60 1932.5 $scarce 512
+finds 180 15460 $scarce 4096
+unequal='--stages 8 --micro-batches 24 --cost-forward 1.1 --cost-input 1.3 --cost-weight 0.7 --cost-comm 0.05 --activation-limit'
+for limit in 4 4.5; do finds 60 101.1 $unequal $limit; done

@@ -33,13 +33,14 @@ double ActionDelays::next() {
 
 void spend(double ms, const std::function<void()>& progress) {
   using Clock = std::chrono::steady_clock;
-  // A large message takes several turns of sender and receiver, which sleep in between.
-  constexpr std::chrono::microseconds kSlice{150};
+  // A large message takes several turns of sender and receiver, which sleep in between. A nap ends up to a tenth of a
+  // millisecond late: the last stretch is waited out awake.
+  constexpr std::chrono::microseconds kSlice{150}, kAwake{120};
   constexpr int kCallsPerSlice = 4;
   const auto end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
   for (auto now = Clock::now(); now < end; now = Clock::now()) {
-    std::this_thread::sleep_until(std::min<Clock::time_point>(end, now + kSlice));
+    if (end - now > kAwake) std::this_thread::sleep_until(std::min<Clock::time_point>(end - kAwake, now + kSlice));
     for (int i = 0; i < kCallsPerSlice; ++i) progress();
   }
 }

@@ -28,8 +28,8 @@ class ActionDelays {
   std::mt19937_64 random_;
 };
 
-// Sleeps for `ms` milliseconds in slices of 0.15 milliseconds, with `progress` between them, so that messages
-// move on.
+// Takes `ms` milliseconds, to a few microseconds: asleep in slices of 0.15 milliseconds, with `progress` between them,
+// so that messages move on, and awake at the end.
 void spend(double ms, const std::function<void()>& progress);
 
 }  // namespace train_gpt

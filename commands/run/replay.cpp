@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/injected_delays.h"
 #include "kernels/local_communicator.h"
+#include "pipeline/measure/what_if.h"
 #include "pipeline/train/executor.h"
 #include "pipeline/train/rank_memory.h"
 
@@ -27,16 +28,13 @@ DelaySpec::Link link_between(const Placement& placement, const StageCosts& costs
   return {};
 }
 
-struct Times {
-  double first = 0, last = 0;
-};
+using Steps = std::vector<RecordedStep>;
 
-}  // namespace
-
-double replay_ms(const Plan& plan, const ActionDurations& durations, const StageCosts& links, int times) {
+// So many steps on threads of this process, with these hops between them.
+Steps run_steps(const Plan& plan, const ActionDurations& durations, const StageCosts& links, int times) {
   const Schedule& schedule = plan.request.schedule;
-  std::vector<std::vector<Times>> measured(static_cast<std::size_t>(times),
-                                           std::vector<Times>(static_cast<std::size_t>(schedule.ranks)));
+  Steps steps(static_cast<std::size_t>(times));
+  for (RecordedStep& step : steps) step.actions.resize(static_cast<std::size_t>(schedule.ranks));
   run_local_ranks(schedule.ranks, [&](Communicator& world) {
     const int rank = world.rank();
     cpu::CpuDevice device(1);
@@ -51,20 +49,37 @@ double replay_ms(const Plan& plan, const ActionDurations& durations, const Stage
     executor.set_extra_work([&](std::size_t position) {
       spend(durations[static_cast<std::size_t>(rank)][position], [&] { pipeline->progress(); });
     });
-    for (std::vector<Times>& step : measured) {
+    for (RecordedStep& step : steps) {
       pipeline->barrier();
       executor.train_step(1.0f, {});
-      if (executor.marks().empty()) continue;
-      step[static_cast<std::size_t>(rank)] = {device.time_ms(executor.marks().front().begin),
-                                              device.time_ms(executor.marks().back().end)};
+      for (const ActionMarks& marks : executor.marks())
+        step.actions[static_cast<std::size_t>(rank)].push_back(
+            {device.time_ms(marks.begin), device.time_ms(marks.middle), device.time_ms(marks.end)});
     }
   });
-  std::vector<double> makespans;
-  for (const std::vector<Times>& step : measured) {
-    Times all = step.front();
-    for (const Times& rank : step) all = {std::min(all.first, rank.first), std::max(all.last, rank.last)};
-    makespans.push_back(all.last - all.first);
+  return steps;
+}
+
+// A message takes a moment here, too. What hops are to take beyond that.
+StageCosts beyond_own(const Plan& plan, const ActionDurations& durations, const StageCosts& links) {
+  const Schedule& schedule = plan.request.schedule;
+  if (links.activation.empty()) return links;
+  const StageCosts free = stage_costs(Costs{}, schedule.placement);
+  const WhatIf own({schedule, free, run_steps(plan, durations, free, 1)});
+  StageCosts rest = links;
+  for (std::size_t s = 0; s < rest.activation.size(); ++s) {
+    rest.activation[s].latency = std::max(0.0, rest.activation[s].latency - own.links().activation[s].latency);
+    rest.gradient[s].latency = std::max(0.0, rest.gradient[s].latency - own.links().gradient[s].latency);
   }
+  return rest;
+}
+
+}  // namespace
+
+double replay_ms(const Plan& plan, const ActionDurations& durations, const StageCosts& links, int times) {
+  std::vector<double> makespans;
+  for (const RecordedStep& step : run_steps(plan, durations, beyond_own(plan, durations, links), times))
+    makespans.push_back(makespan_of(step));
   std::sort(makespans.begin(), makespans.end());
   return makespans[makespans.size() / 2];
 }

@@ -8,7 +8,8 @@
 namespace train_gpt {
 
 // Milliseconds from the first action to the last, the median of so many times. `links`: what the messages between its
-// stages take. The plan computes nothing (PlanRequest::computes).
+// stages take, of which what they take here anyway is measured first and left out. The plan computes nothing
+// (PlanRequest::computes).
 double replay_ms(const Plan& plan, const ActionDurations& durations, const StageCosts& links, int times);
 
 }  // namespace train_gpt

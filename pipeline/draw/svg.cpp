@@ -17,15 +17,18 @@ namespace {
 constexpr double kLeft = 70.0, kRight = 24.0, kTop = 14.0;
 constexpr double kTitleHeight = 40.0, kPanelGap = 22.0, kAxisHeight = 38.0;
 constexpr double kLetterWidth = 6.1, kFontSize = 10.0;
+constexpr double kLaneHeight = 5.0, kLaneGap = 1.0;  // of messages
 
 struct Layout {
   double width = 0.0;  // of the time axis
   double end = 0.0;    // milliseconds
   double row_height = 24.0;
   double row_gap = 4.0;
+  bool has_lanes = false;  // two for messages below every row: activations, gradients
 
+  double lane_top(bool gradients) const { return row_height + kLaneGap + (gradients ? kLaneHeight + kLaneGap : 0.0); }
   double x(double milliseconds) const { return kLeft + (end > 0.0 ? milliseconds / end * width : 0.0); }
-  double row_distance() const { return row_height + row_gap; }
+  double row_distance() const { return (has_lanes ? lane_top(true) + kLaneHeight : row_height) + row_gap; }
 };
 
 template <typename... Arguments>
@@ -46,6 +49,11 @@ Layout choose_layout(const std::vector<Timeline>& timelines) {
       for (const TimelineBar& bar : row) layout.end = std::max(layout.end, bar.end);
     }
     rows = std::max(rows, timeline.rows.size());
+    layout.has_lanes = layout.has_lanes || !timeline.messages.empty();
+    for (const std::vector<TimelineMessage>& sent : timeline.messages) {
+      bars += sent.size();
+      for (const TimelineMessage& message : sent) layout.end = std::max(layout.end, message.arrives);
+    }
   }
   if (bars > kMostSvgBars) {
     throw std::invalid_argument("--svg: " + std::to_string(bars) + " actions make no readable picture; draw at most " +
@@ -102,6 +110,16 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
   out += "</g>\n";
 }
 
+void draw_message(std::string& out, const TimelineMessage& message, int rank, const Layout& layout, double row_top) {
+  const double left = layout.x(message.sent), width = layout.x(message.arrives) - left;
+  print(out, "<g><title>%s of micro-batch %d, rank %d to rank %d, for %d%c: %.6g to %.6g ms</title>",
+        message.is_gradient ? "gradient" : "activation", message.micro_batch, rank, message.destination, message.stage,
+        message.is_gradient ? 'B' : 'F', message.sent, message.arrives);
+  print(out, "<rect class='message' fill-opacity='0.6' x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/></g>\n",
+        left, row_top + layout.lane_top(message.is_gradient), std::max(width, 0.5), kLaneHeight,
+        bar_color(message.is_gradient ? 'B' : 'F', message.micro_batch).fill.c_str());
+}
+
 // Returns the y below it.
 double draw_panel(std::string& out, const Timeline& timeline, const Layout& layout, double top) {
   print(out, "<text class='title' x='%.1f' y='%.1f'>", kLeft, top + 14.0);
@@ -122,6 +140,10 @@ double draw_panel(std::string& out, const Timeline& timeline, const Layout& layo
           layout.x(end) - layout.x(0.0), layout.row_height);
     for (const TimelineBar& bar : timeline.rows[rank]) {
       draw_bar(out, timeline, bar, static_cast<int>(rank), layout, y);
+    }
+    if (timeline.messages.empty()) continue;
+    for (const TimelineMessage& message : timeline.messages[rank]) {
+      draw_message(out, message, static_cast<int>(rank), layout, y);
     }
   }
   print(out, "<line class='end' x1='%.2f' y1='%.2f' x2='%.2f' y2='%.2f'/>\n", layout.x(end), top + kTitleHeight - 4.0,
@@ -193,6 +215,15 @@ std::vector<Swatch> legend_entries(const std::vector<Timeline>& timelines) {
                                                                      "<rect y='11' width='26' height='3' fill='" +
                                                                      chunk_color(chunk, chunks) + "'/>"});
   }
+  const bool has_lanes = std::any_of(timelines.begin(), timelines.end(),
+                                     [](const Timeline& timeline) { return !timeline.messages.empty(); });
+  if (has_lanes) {
+    entries.push_back({"messages that a rank sends: activations",
+                       "<rect class='message' fill-opacity='0.6' y='1' width='26' height='5' fill='" +
+                           bar_color('F', 0).fill + "'/>"});
+    entries.push_back({"and gradients", "<rect class='message' fill-opacity='0.6' y='8' width='26' height='5' fill='" +
+                                            bar_color('B', 0).fill + "'/>"});
+  }
   std::string hues;
   for (int i = 0; i < std::min(micro_batches, 8); ++i) {
     hues += "<rect x='" + std::to_string(15 * i) + "' width='14' height='14' fill='" + bar_color('F', i).fill + "'/>";
@@ -226,7 +257,8 @@ constexpr const char* kStyle =
     "<style>.timeline text{font:10px system-ui,sans-serif;text-anchor:middle}.timeline .title{font-size:14px;"
     "font-weight:600;text-anchor:start}.timeline .note{font-size:11px;fill:#555;text-anchor:start}.timeline "
     ".name{font-size:11px;text-anchor:end}.timeline .legend{font-size:11px;text-anchor:start}.timeline "
-    ".tick{fill:#444}.timeline .paper{fill:#fff}.timeline .idle{fill:#e3e3e8}.timeline .axis{stroke:#777;"
+    ".tick{fill:#444}.timeline .paper{fill:#fff}.timeline "
+    ".idle{fill:#e3e3e8}.timeline .axis{stroke:#777;"
     "stroke-width:1}.timeline .end{stroke:#222;stroke-width:1;stroke-dasharray:3 3}</style>\n"
     "<defs><pattern id='hatch' width='5' height='5' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
     "<rect width='1.6' height='5' fill='#fff' fill-opacity='0.25'/></pattern></defs>\n";

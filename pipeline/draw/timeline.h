@@ -22,6 +22,16 @@ struct TimelineBar {
   int micro_batch = -1;  // -1: belongs to none
 };
 
+// A message on its way from a rank to another one.
+struct TimelineMessage {
+  double sent = 0.0;  // milliseconds: the end of the action that sends it
+  double arrives = 0.0;
+  int destination = 0;  // rank
+  int stage = 0;        // virtual stage that takes it
+  int micro_batch = 0;
+  bool is_gradient = false;
+};
+
 struct Timeline {
   std::string title;
   std::string note;                            // one more line: figures
@@ -29,10 +39,15 @@ struct Timeline {
   std::string chunk_name = "chunk";            // what tells them apart; "copy" if bidirectional
   std::vector<int> chunk_of_stage;             // [virtual stage]: its position among its rank's stages
   std::vector<std::vector<TimelineBar>> rows;  // [rank], in order of start
+  // [rank]: what it sends, in order. Empty: no lanes for messages are drawn.
+  std::vector<std::vector<TimelineMessage>> messages;
 };
 
 // Needs the intervals of the simulation.
 Timeline timeline(const Schedule& schedule, const Simulation& simulation);
+
+// Fills in the messages that cross ranks and take time; none do where no hop of `costs` takes any.
+void add_messages(Timeline& timeline, const Schedule& schedule, const Simulation& simulation, const StageCosts& costs);
 
 // As in textbooks, one row per rank: `F0 F1 .  .  B0---`, with the virtual stage in front (`5F0`) where a rank has
 // several. Every action is as long as it takes; a dot is idle time. A picture wider than `columns` is folded like a

@@ -12,16 +12,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-double makespan_of(const std::vector<std::vector<RecordedAction>>& actions) {
-  double first = 1e300, last = -1e300;
-  for (const std::vector<RecordedAction>& list : actions) {
-    if (list.empty()) continue;
-    first = std::min(first, list.front().begin);
-    last = std::max(last, list.back().end);
-  }
-  return std::max(0.0, last - first);
-}
-
 double sum(const Passes& passes) { return passes[0] + passes[1] + passes[2]; }
 
 Passes times(const Passes& passes, const Passes& factors) {
@@ -55,6 +45,16 @@ struct Producers {
 
 }  // namespace
 
+double makespan_of(const RecordedStep& step) {
+  double first = 1e300, last = -1e300;
+  for (const std::vector<RecordedAction>& list : step.actions) {
+    if (list.empty()) continue;
+    first = std::min(first, list.front().begin);
+    last = std::max(last, list.back().end);
+  }
+  return std::max(0.0, last - first);
+}
+
 WhatIf::WhatIf(RecordedSteps recorded) : recorded_(std::move(recorded)) {
   const Schedule& schedule = recorded_.schedule;
   if (recorded_.steps.empty()) throw std::invalid_argument("no step was recorded");
@@ -63,7 +63,7 @@ WhatIf::WhatIf(RecordedSteps recorded) : recorded_(std::move(recorded)) {
     for (std::size_t r = 0; same && r < schedule.lists.size(); ++r)
       same = step.actions[r].size() == schedule.lists[r].size();
     if (!same) throw std::invalid_argument("the recorded steps are not of the lists of " + schedule.name);
-    measured_ms_ += makespan_of(step.actions) / static_cast<double>(recorded_.steps.size());
+    measured_ms_ += makespan_of(step) / static_cast<double>(recorded_.steps.size());
     whole_step_ms_ += step.ms / static_cast<double>(recorded_.steps.size());
   }
   measure_links();

@@ -25,6 +25,8 @@ struct RecordedStep {
   std::vector<std::vector<RecordedAction>> actions = {};  // [rank][position]
 };
 
+double makespan_of(const RecordedStep& step);  // from the first action's begin to the last one's end
+
 struct RecordedSteps {
   Schedule schedule;
   StageCosts planned;  // links included

@@ -115,7 +115,7 @@ class Candidates {
 
 // Simulated steps are paid for by the action.
 int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 15'000'000;
+  constexpr std::size_t kActions = 6'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
   return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
@@ -145,7 +145,7 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   }
 }
 
-enum class Refine : std::uint8_t { no, yes };  // the cut by simulated steps, see refine_partition()
+enum class Refine : std::uint8_t { no, once, yes };  // the cut by simulated steps, see refine_partition()
 
 // The fastest cuts without regard to memory: they follow from the placement alone, and take long to find.
 using FastestCuts = std::map<std::pair<Placement::Kind, int>, std::optional<Cut>>;
@@ -184,7 +184,8 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
   Partition best = uniform;
   double best_makespan = uniform_makespan;
   for (const Partition& start : starts) {
-    const Partition refined = refine == Refine::yes ? refine_partition(start, cost, budget) : start;
+    const Partition refined =
+        refine == Refine::no ? start : refine_partition(start, cost, budget, refine == Refine::once);
     const double makespan = cost(refined);
     if (makespan >= best_makespan) continue;
     best = refined;
@@ -243,10 +244,42 @@ std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cut
   for (Choice& choice : all) {
     const bool near = fits ? choice.fits && choice.predicted.makespan <= makespan
                            : static_cast<double>(largest_rank(choice.plan)) <= bytes;
-    if (near) choice = choose_for_schedule(request, Schedule(choice.plan.request.schedule), cuts);
+    if (near) choice = choose_for_schedule(request, Schedule(choice.plan.request.schedule), cuts, Refine::once);
   }
   std::stable_sort(all.begin(), all.end(), better);
   return all;
+}
+
+// What the search for orders starts from: the cut that suits a named schedule makes up for the gaps of that schedule's
+// lists, which other orders do not have; they want ranks that all have as much to do.
+std::vector<Choice> starts_for_search(const ChoiceRequest& request, const Choice& named, FastestCuts& cuts) {
+  std::vector<Choice> starts = {named};
+  const Placement& placement = named.plan.request.schedule.placement;
+  const auto cut = cuts.find({placement.kind, placement.chunks});
+  if (cut == cuts.end() || !cut->second || cut->second->partition == named.plan.request.partition) return starts;
+  ChoiceRequest even = request;
+  even.cut = ChoiceRequest::Cut::list;
+  even.partition = cut->second->partition;
+  Choice choice = choose_for_schedule(even, Schedule(named.plan.request.schedule), cuts);
+  if (choice.fits) starts.push_back(std::move(choice));
+  return starts;
+}
+
+// The fastest choice, and of the other placements the one whose ranks have the least to do: with many micro-batches
+// that is what decides. Equally little: the faster one.
+std::vector<Choice> worth_a_search(const std::vector<Choice>& named, const FastestCuts& cuts) {
+  const Choice* second = nullptr;
+  double least = kDoesNotFit;
+  for (const Choice& choice : named) {
+    if (same_placement(choice, named.front())) continue;
+    const Placement& placement = choice.plan.request.schedule.placement;
+    const auto cut = cuts.find({placement.kind, placement.chunks});
+    const double ms = cut != cuts.end() && cut->second ? cut->second->slowest_ms : kDoesNotFit / 2;
+    if (ms < least * (1 - 1e-9)) second = &choice, least = ms;
+  }
+  std::vector<Choice> choices = {named.front()};
+  if (second != nullptr) choices.push_back(*second);
+  return choices;
 }
 
 }  // namespace
@@ -256,18 +289,19 @@ Choice choose(const ChoiceRequest& request) {
   if (request.schedule) return choose_for_schedule(request, *request.schedule, cuts);
   const std::vector<Choice> named = named_choices(request, cuts);
   Choice best = named.front();
+  if (request.search_beyond_names) best = choose_for_schedule(request, Schedule(best.plan.request.schedule), cuts);
   best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
   if (!request.search_beyond_names) return best;
-  std::vector<Choice> looked_at;  // the fastest of each placement, of the best two
-  for (const Choice& choice : named) {
-    const auto same = [&](const Choice& other) { return same_placement(choice, other); };
-    if (looked_at.size() == 2 || std::any_of(looked_at.begin(), looked_at.end(), same)) continue;
-    looked_at.push_back(choice);
-    const std::optional<FoundSchedule> found = search_like(request, choice);
-    if (!found) continue;
-    Choice own = choose_for_schedule(request, found->schedule, cuts);
-    own.schedule_reason = found->reason;
-    if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
+  for (const Choice& choice : worth_a_search(named, cuts)) {
+    constexpr double kNear = 1.02;
+    for (const Choice& start : starts_for_search(request, choice, cuts)) {
+      const std::optional<FoundSchedule> found = search_like(request, start);
+      // A better cut makes up for little.
+      if (!found || (start.fits && best.fits && found->makespan > kNear * best.predicted.makespan)) continue;
+      Choice own = choose_for_schedule(request, found->schedule, cuts);
+      own.schedule_reason = found->reason;
+      if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
+    }
   }
   return best;
 }
@@ -277,7 +311,17 @@ CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, co
   costs.units = unit_costs(profile, model);
   costs.slowness = rank_slowness(profile, p);
   costs.links.latency = {message_latency(profile)};
-  if (const double bandwidth = message_bandwidth(profile); bandwidth > 0) costs.links.bandwidth = {bandwidth};
+  const double bandwidth = message_bandwidth(profile);
+  if (bandwidth > 0) costs.links.bandwidth = {bandwidth};
+  if (profile.ranks.size() == static_cast<std::size_t>(p) && links_differ(profile)) {
+    costs.links.latency.clear();
+    costs.links.bandwidth.clear();
+    for (const LinkTime& link : profile.links) {
+      costs.links.latency.push_back(link.latency);
+      // Where one link's messages are too short to tell, what all of them say.
+      if (bandwidth > 0) costs.links.bandwidth.push_back(link.bandwidth > 0 ? link.bandwidth : bandwidth);
+    }
+  }
   costs.source = source;
   return costs;
 }

@@ -121,7 +121,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   }
   try {
     SearchResult result = search_schedule(search);
-    return FoundSchedule{std::move(result.schedule), result.name + ": " + result.reason};
+    return FoundSchedule{std::move(result.schedule), result.name + ": " + result.reason, result.simulation.makespan};
   } catch (const std::invalid_argument&) {  // nothing fits, or the costs are those of another placement
     return std::nullopt;
   }

@@ -21,6 +21,7 @@ std::vector<MessageSize> message_sizes(const PlanRequest& request);
 struct FoundSchedule {
   Schedule schedule;
   std::string reason;
+  double makespan = 0;  // with the costs of the choice that it was searched for
 };
 std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice);
 

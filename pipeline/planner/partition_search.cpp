@@ -7,6 +7,9 @@
 #include <numeric>
 #include <string>
 #include <unordered_set>
+#include <utility>
+
+#include "data/splitmix64.h"
 
 namespace train_gpt {
 namespace {
@@ -227,8 +230,11 @@ class CutSearch {
 
 }  // namespace
 
-double slowest_rank(const CutProblem& problem, const Partition& partition) {
-  const std::vector<std::vector<Owner>> owners = owners_of(problem.placement);
+namespace {
+
+// [rank], of one micro-batch; nothing where a rank exceeds its memory.
+std::vector<double> rank_loads(const CutProblem& problem, const std::vector<std::vector<Owner>>& owners,
+                               const Partition& partition) {
   std::vector<double> load(static_cast<std::size_t>(problem.placement.ranks), 0.0);
   std::vector<double> bytes(load.size(), 0.0);
   std::size_t unit = 0;
@@ -242,9 +248,30 @@ double slowest_rank(const CutProblem& problem, const Partition& partition) {
     }
   }
   for (std::size_t r = 0; r < problem.limit_bytes.size(); ++r) {
-    if (bytes[r] > problem.limit_bytes[r]) return kInfinity;
+    if (bytes[r] > problem.limit_bytes[r]) return {};
   }
-  return *std::max_element(load.begin(), load.end());
+  return load;
+}
+
+// Where the search was not exhaustive: local moves that lower the loads near the largest one.
+Partition balanced(const CutProblem& problem, const Partition& start) {
+  constexpr int kEvaluations = 20'000;  // a tenth of a second
+  const std::vector<std::vector<Owner>> owners = owners_of(problem.placement);
+  const double largest = slowest_rank(problem, start);
+  const auto cost = [&](const Partition& partition) {
+    const std::vector<double> loads = rank_loads(problem, owners, partition);
+    double sum = loads.empty() ? kInfinity : 0;
+    for (const double load : loads) sum += std::pow(load / largest, 32);
+    return sum;
+  };
+  return refine_partition(start, cost, kEvaluations);
+}
+
+}  // namespace
+
+double slowest_rank(const CutProblem& problem, const Partition& partition) {
+  const std::vector<double> loads = rank_loads(problem, owners_of(problem.placement), partition);
+  return loads.empty() ? kInfinity : *std::max_element(loads.begin(), loads.end());
 }
 
 std::optional<Cut> fastest_cut(const CutProblem& problem) {
@@ -267,38 +294,91 @@ std::optional<Cut> fastest_cut(const CutProblem& problem) {
     cut.proven = cut.proven && answer == CutSearch::Answer::no;
     impossible = bound;
   }
+  if (cut.proven || cut.slowest_ms <= 0) return cut;
+  const Partition better = balanced(problem, cut.partition);
+  if (const double ms = slowest_rank(problem, better); ms < cut.slowest_ms) {
+    cut.partition = better;
+    cut.slowest_ms = ms;
+  }
   return cut;
 }
 
-Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations) {
-  constexpr std::size_t kMostStagesForAllPairs = 16;
-  constexpr double kWorthIt = 1e-6;
-  // Few stages: the best of all moves is made, then all are looked at again. Many: every move that helps, at once.
-  const bool steepest = start.size() <= kMostStagesForAllPairs;
-  double best = cost(start);
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    Partition candidate = start;
-    for (std::size_t from = 0; from < start.size(); ++from) {
-      for (std::size_t to = 0; to < start.size(); ++to) {
-        const std::size_t distance = from < to ? to - from : from - to;
-        if (from == to || start[from] <= 1 || (distance > 1 && !steepest)) continue;
-        if (--evaluations < 0) return candidate;
-        Partition trial = start;
-        --trial[from];
-        ++trial[to];
-        const double value = cost(trial);
-        if (value >= best * (1 - kWorthIt)) continue;
-        best = value;
-        candidate = trial;
-        moved = true;
-        if (!steepest) start = trial;
+namespace {
+
+// Local moves from one cut to the next, each as good as paid for.
+class Refinement {
+ public:
+  Refinement(const std::function<double(const Partition&)>& cost, int evaluations, Partition start)
+      : cost_(cost), left_(evaluations), best_(std::move(start)), best_ms_(cost_(best_)) {}
+
+  // Downhill, then again and again from near the best: a few units elsewhere, and downhill.
+  Partition run(bool once) {
+    descend(best_, best_ms_, best_.size());
+    const std::size_t depth = best_.size();
+    while (left_ > 0 && depth > 1 && !once) {
+      Partition trial = best_;
+      for (std::size_t moves = 2 + below(3); moves > 0; --moves) move(trial, below(depth), below(depth));
+      if (trial == best_) {
+        --left_;  // so that it ends where there is no other cut
+        continue;
       }
+      double ms = measured(trial);
+      descend(trial, ms, kNear);
+      if (ms < best_ms_ * (1 - kWorthIt)) best_ = std::move(trial), best_ms_ = ms;
     }
-    start = candidate;
+    return best_;
   }
-  return start;
+
+ private:
+  static constexpr double kWorthIt = 1e-6;
+  static constexpr std::size_t kNear = 2;
+
+  std::size_t below(std::size_t n) { return scattered(random_ += kGoldenRatio) % n; }
+
+  double measured(const Partition& partition) {
+    --left_;
+    return cost_(partition);
+  }
+
+  static bool move(Partition& partition, std::size_t from, std::size_t to) {
+    if (from == to || partition[from] <= 1) return false;
+    --partition[from];
+    ++partition[to];
+    return true;
+  }
+
+  // Every move of a unit that helps is made at once; the search goes on behind it. Units go to stages at most so far.
+  void descend(Partition& partition, double& ms, std::size_t reach) {
+    const std::size_t depth = partition.size();
+    std::vector<std::pair<std::size_t, std::size_t>> moves;  // near ones first
+    for (std::size_t distance = 1; distance <= std::min(reach, depth - 1); ++distance)
+      for (std::size_t i = 0; i + distance < depth; ++i) {
+        moves.emplace_back(i, i + distance);
+        moves.emplace_back(i + distance, i);
+      }
+    for (std::size_t at = 0, since = 0; since < moves.size() && left_ > 0; at = (at + 1) % moves.size(), ++since) {
+      Partition trial = partition;
+      if (!move(trial, moves[at].first, moves[at].second)) continue;
+      const double value = measured(trial);
+      if (value >= ms * (1 - kWorthIt)) continue;
+      ms = value;
+      partition = std::move(trial);
+      since = 0;
+    }
+  }
+
+  const std::function<double(const Partition&)>& cost_;
+  int left_;
+  std::uint64_t random_ = 0;
+  Partition best_;
+  double best_ms_;
+};
+
+}  // namespace
+
+Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations,
+                           bool once) {
+  return Refinement(cost, evaluations, std::move(start)).run(once);
 }
 
 Partition even_cut(const std::vector<double>& unit_ms, int stages) {

@@ -40,8 +40,10 @@ double slowest_rank(const CutProblem& problem, const Partition& partition);
 // Stages of nearly equal milliseconds, one unit at least in each (units >= stages).
 Partition even_cut(const std::vector<double>& unit_ms, int stages);
 
-// Moves single units between stages as long as that makes `cost` smaller; `cost` may be infinite where a partition does
-// not fit. At most `evaluations` calls. Deterministic.
-Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations);
+// Moves single units between stages as long as that makes `cost` smaller, then does so again from cuts near the best
+// one; `cost` may be infinite where a partition does not fit. About `evaluations` calls; `once`: only until no single
+// move helps. Deterministic.
+Partition refine_partition(Partition start, const std::function<double(const Partition&)>& cost, int evaluations,
+                           bool once = false);
 
 }  // namespace train_gpt

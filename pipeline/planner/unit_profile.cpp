@@ -50,6 +50,13 @@ void check_times(const Profile& profile) {
     }
   }
   for (const MessageTime& message : profile.messages) check_spread(message.one_way);
+  const std::size_t p = profile.ranks.size();
+  if (!profile.links.empty() && profile.links.size() != (p > 2 ? p : p - 1))
+    throw std::invalid_argument("it has " + std::to_string(profile.links.size()) + " links between " +
+                                std::to_string(p) + " ranks");
+  for (const LinkTime& link : profile.links) {
+    if (!(link.latency >= 0) || !(link.bandwidth >= 0)) throw std::invalid_argument("a link has a negative time");
+  }
 }
 
 Profile profile_from(const Json& json) {
@@ -66,6 +73,9 @@ Profile profile_from(const Json& json) {
   for (const Json& rank : json.at("ranks")) profile.ranks.push_back(rank_from(rank));
   for (const Json& message : json.at("messages")) {
     profile.messages.push_back({message.at("bytes"), spread_from(message.at("one_way"))});
+  }
+  for (const Json& link : json.value("links", Json::array())) {
+    profile.links.push_back({link.at("latency"), link.at("bandwidth")});
   }
   check_times(profile);
   return profile;
@@ -113,6 +123,20 @@ double message_bandwidth(const Profile& profile) {
   return ms > 0 ? static_cast<double>(longest.bytes) / (ms * 1e6) : 0;
 }
 
+bool links_differ(const Profile& profile) {
+  constexpr double kAlike = 2;
+  double least_ms = 0, most_ms = 0, least_rate = 0, most_rate = 0;
+  for (const LinkTime& link : profile.links) {
+    const bool first = &link == &profile.links.front();
+    least_ms = first ? link.latency : std::min(least_ms, link.latency);
+    most_ms = std::max(most_ms, link.latency);
+    if (link.bandwidth <= 0) continue;
+    least_rate = least_rate > 0 ? std::min(least_rate, link.bandwidth) : link.bandwidth;
+    most_rate = std::max(most_rate, link.bandwidth);
+  }
+  return most_ms > kAlike * least_ms || most_rate > kAlike * least_rate;
+}
+
 void save_profile(const Profile& profile, const std::string& path) {
   const ProfileSizes& sizes = profile.sizes;
   Json json = {{"version", kVersion},
@@ -130,6 +154,10 @@ void save_profile(const Profile& profile, const std::string& path) {
   for (const RankProfile& rank : profile.ranks) json["ranks"].push_back(to_json(rank));
   for (const MessageTime& message : profile.messages) {
     json["messages"].push_back({{"bytes", message.bytes}, {"one_way", to_json(message.one_way)}});
+  }
+  json["links"] = Json::array();
+  for (const LinkTime& link : profile.links) {
+    json["links"].push_back({{"latency", link.latency}, {"bandwidth", link.bandwidth}});
   }
   std::ofstream file(path);
   file << json.dump(1) << '\n';
@@ -186,6 +214,12 @@ std::string profile_table(const Profile& profile) {
     const char* format = bandwidth > 0 ? "latency %.4f ms, bandwidth %.2f GB/s\n"
                                        : "latency %.4f ms; messages of these sizes are too short to tell a bandwidth\n";
     std::snprintf(text, sizeof text, format, message_latency(profile), bandwidth);
+    table += text;
+  }
+  for (std::size_t r = 0; r < profile.links.size() && profile.links.size() > 1; ++r) {
+    char text[120];
+    std::snprintf(text, sizeof text, "link %zu-%zu: latency %.4f ms, bandwidth %.2f GB/s\n", r,
+                  (r + 1) % profile.ranks.size(), profile.links[r].latency, profile.links[r].bandwidth);
     table += text;
   }
   return table;

@@ -41,7 +41,13 @@ using RankProfile = std::array<UnitTimes, kUnitForms>;  // by UnitForm
 
 struct MessageTime {
   std::int64_t bytes = 0;
-  Spread one_way;  // half a round trip between neighbouring ranks, all pairs at once
+  Spread one_way;  // half a round trip between neighbouring ranks, pairs of ranks at the same time
+};
+
+// Between the ranks r and r+1 of a pipeline, the mean of both directions; of replicas the slower.
+struct LinkTime {
+  double latency = 0;    // ms, of a message of 256 bytes
+  double bandwidth = 0;  // GB/s (10^9 bytes); 0: messages of these sizes are too short to tell
 };
 
 // The settings that the times depend on. The number of layers is not one of them.
@@ -63,6 +69,8 @@ struct Profile {
   ProfileSizes sizes;
   std::vector<RankProfile> ranks;     // of one pipeline; of replicas the slower
   std::vector<MessageTime> messages;  // ascending bytes; empty if one rank is the whole pipeline
+  // Link r of p-1, or of p where the last one leads back to rank 0 (p > 2). Empty: all are like `messages`.
+  std::vector<LinkTime> links;
 };
 
 struct ProfileEffort {
@@ -83,6 +91,8 @@ Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks,
 // Milliseconds of an empty message, and GB/s (10^9 bytes) of long ones; 0 where nothing was measured.
 double message_latency(const Profile& profile);
 double message_bandwidth(const Profile& profile);
+// Whether one link takes more than twice as long as another: one and the same link varies by as much.
+bool links_differ(const Profile& profile);
 
 // Throws std::runtime_error naming the file.
 void save_profile(const Profile& profile, const std::string& path);

@@ -218,41 +218,63 @@ double steady_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Round trips between ranks 2k and 2k+1 of a pipeline, all pairs at once. Channel 2k leads up, 2k+1 down.
+// Round trips over link r, between the ranks r and r+1 of a pipeline: as many links at a time as share no rank. Channel
+// 2r leads up, 2r+1 down; the last rank has a link to rank 0, unless that is its only neighbour.
 class PingPong {
  public:
   PingPong(Device& device, Communicator& pipeline, std::int64_t most_bytes)
-      : pipeline_(pipeline), buffers_(device), out_(buffers_.take(most_bytes)), in_(buffers_.take(most_bytes)) {
+      : pipeline_(pipeline),
+        ranks_(pipeline.size()),
+        links_(ranks_ == 2 ? 1 : ranks_),
+        buffers_(device),
+        out_(buffers_.take(most_bytes)),
+        in_(buffers_.take(most_bytes)) {
     std::vector<Communicator::ChannelEnds> ends;
-    for (int r = 0; r + 1 < pipeline.size(); r += 2) {
-      const int slots = pipeline.rank() == r || pipeline.rank() == r + 1 ? 1 : 0;
-      ends.push_back({r, r + 1, most_bytes, slots});
-      ends.push_back({r + 1, r, most_bytes, slots});
+    for (int link = 0; link < links_; ++link) {
+      const int next = (link + 1) % ranks_;
+      const int slots = pipeline.rank() == link || pipeline.rank() == next ? 1 : 0;
+      ends.push_back({link, next, most_bytes, slots});
+      ends.push_back({next, link, most_bytes, slots});
     }
     pipeline.open_channels(ends);
     device.synchronize();
   }
 
-  // Milliseconds of one way; 0 on the ranks that only answer.
+  // Milliseconds of one way over the link of this rank's number; 0 where there is none.
   Spread measure(std::int64_t bytes, int runs) {
-    std::vector<double> samples;
-    for (int i = 0; i <= runs; ++i) {
-      const double begin = steady_ms();
-      if (asks()) {
-        send(pipeline_.rank(), bytes);
-        receive(pipeline_.rank() + 1, bytes);
-      } else if (answers()) {
-        receive(pipeline_.rank() - 1, bytes);
-        send(pipeline_.rank(), bytes);
-      }
-      if (i > 0) samples.push_back(asks() ? (steady_ms() - begin) / 2 : 0);
+    Spread own;
+    for (int round = 0; round < 3; ++round) {
+      pipeline_.barrier();
+      const Spread found = measure_round(round, bytes, runs);
+      if (is_in(pipeline_.rank(), round)) own = found;
     }
-    return spread_of(samples);
+    return own;
   }
 
  private:
-  bool asks() const { return pipeline_.rank() % 2 == 0 && pipeline_.rank() + 1 < pipeline_.size(); }
-  bool answers() const { return pipeline_.rank() % 2 == 1; }
+  // Even links, odd links, and the way back of an odd number of ranks.
+  bool is_in(int link, int round) const {
+    if (link >= links_) return false;
+    const bool alone = link == ranks_ - 1 && ranks_ % 2 == 1;
+    return round == (alone ? 2 : link % 2);
+  }
+  Spread measure_round(int round, std::int64_t bytes, int runs) {
+    const int rank = pipeline_.rank(), before = (rank + ranks_ - 1) % ranks_;
+    const bool asks = is_in(rank, round), answers = !asks && is_in(before, round);
+    std::vector<double> samples;
+    for (int i = 0; i <= runs; ++i) {
+      const double begin = steady_ms();
+      if (asks) {
+        send(2 * rank, bytes);
+        receive(2 * rank + 1, bytes);
+      } else if (answers) {
+        receive(2 * before, bytes);
+        send(2 * before + 1, bytes);
+      }
+      if (i > 0) samples.push_back(asks ? (steady_ms() - begin) / 2 : 0);
+    }
+    return spread_of(samples);
+  }
   void send(int channel, std::int64_t bytes) { finish(pipeline_.send(channel, out_, bytes)); }
   void receive(int channel, std::int64_t bytes) { finish(pipeline_.receive(channel, in_, bytes)); }
   void finish(Ticket ticket) {
@@ -263,6 +285,7 @@ class PingPong {
   }
 
   Communicator& pipeline_;
+  int ranks_, links_;
   Buffers buffers_;
   void* out_;
   void* in_;
@@ -277,13 +300,19 @@ std::vector<std::int64_t> message_sizes(std::int64_t boundary) {
   return sizes;
 }
 
-std::vector<MessageTime> measure_messages(Device& device, Communicator& world, int pipeline_ranks,
-                                          std::int64_t boundary, int runs) {
+struct Messages {
+  std::vector<MessageTime> messages;
+  std::vector<LinkTime> links;
+};
+
+Messages measure_messages(Device& device, Communicator& world, int pipeline_ranks, std::int64_t boundary, int runs) {
   if (pipeline_ranks < 2) return {};
   const auto pipeline = world.split(world.rank() / pipeline_ranks, world.rank());
   PingPong pairs(device, *pipeline, boundary);
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<MessageTime> messages;
+  const auto ranks = static_cast<std::size_t>(world.size()), p = static_cast<std::size_t>(pipeline_ranks);
+  Messages result;
+  result.links.resize(p == 2 ? 1 : p);
+  std::vector<double> shortest(result.links.size());  // [link], ms
   for (const std::int64_t bytes : message_sizes(boundary)) {
     world.barrier();
     const Spread mine = pairs.measure(bytes, runs);
@@ -293,14 +322,21 @@ std::vector<MessageTime> measure_messages(Device& device, Communicator& world, i
     all[ranks + r] = mine.least;
     all[2 * ranks + r] = mine.most;
     world.merge_host(all);
-    std::array<std::vector<double>, 3> of_pairs;
+    std::array<std::vector<double>, 3> of_links;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i] > 0) of_pairs[i / ranks].push_back(all[i]);
+      if (all[i] > 0) of_links[i / ranks].push_back(all[i]);
     }
-    messages.push_back(
-        {bytes, {spread_of(of_pairs[0]).median, spread_of(of_pairs[1]).least, spread_of(of_pairs[2]).most}});
+    for (std::size_t link = 0; link < result.links.size(); ++link) {
+      double ms = 0;
+      for (std::size_t rank = link; rank < ranks; rank += p) ms = std::max(ms, all[rank]);
+      if (result.messages.empty()) shortest[link] = ms;
+      const double transfer = ms - shortest[link];
+      result.links[link] = {shortest[link], transfer > 0 ? static_cast<double>(bytes) / (transfer * 1e6) : 0};
+    }
+    result.messages.push_back(
+        {bytes, {spread_of(of_links[0]).median, spread_of(of_links[1]).least, spread_of(of_links[2]).most}});
   }
-  return messages;
+  return result;
 }
 
 }  // namespace
@@ -338,8 +374,10 @@ Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks,
   profile.device = device.describe();
   profile.sizes = profile_sizes(model, rows, seq_len, device.precision());
   for (int r = 0; r < pipeline_ranks; ++r) profile.ranks.push_back(read(numbers, r, pipeline_ranks));
-  profile.messages =
+  Messages messages =
       measure_messages(device, world, pipeline_ranks, profile.sizes.message_bytes(), effort.message_runs);
+  profile.messages = std::move(messages.messages);
+  profile.links = std::move(messages.links);
   return profile;
 }
 

@@ -40,6 +40,7 @@ std::span<const Entry> catalog() {
       Entry{"interleaved-zb", Kind::loop, 2, true, true, Needs::nothing,
             [](Request q) { return interleaved_zb(q.ranks, q.micro_batches, q.chunks, q.group_size); }},
       Entry{"zb-v", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return zb_v(q.ranks, q.micro_batches); }},
+      Entry{"1f1b-v", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return one_f_one_b_v(q.ranks, q.micro_batches); }},
       Entry{"v-half", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return v_half(q.ranks, q.micro_batches); }},
       Entry{"v-min", Kind::v_shape, 2, false, false, Needs::nothing, [](Request q) { return v_min(q.ranks, q.micro_batches); }},
       Entry{"dualpipe", Kind::bidirectional, 1, false, false, Needs::even_and_twice_the_ranks,

@@ -14,6 +14,7 @@ Schedule zb_h1(int p, int m);
 Schedule zb_h2(int p, int m);
 Schedule interleaved_zb(int p, int m, int v, int g);
 Schedule zb_v(int p, int m);
+Schedule one_f_one_b_v(int p, int m);
 Schedule v_half(int p, int m);
 Schedule v_min(int p, int m);
 Schedule dualpipe(int p, int m);

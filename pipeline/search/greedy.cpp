@@ -260,7 +260,7 @@ class ListScheduler {
 }  // namespace
 
 std::optional<Order> list_schedule(const Problem& problem, const Policy& policy) {
-  return ListScheduler(problem, policy).run();
+  return policy.trains ? schedule_trains(problem, *policy.trains) : ListScheduler(problem, policy).run();
 }
 
 }  // namespace train_gpt::search

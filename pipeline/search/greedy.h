@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pipeline/search/problem.h"
+#include "pipeline/search/trains.h"
 
 namespace train_gpt::search {
 
@@ -31,6 +32,8 @@ struct Policy {
   std::vector<int> warmup;  // [rank]: first-phase actions before the first turn-around; empty: as many as fit
   // F and I go in the order of this timetable instead of whichever is ready; W fills gaps and makes room as above.
   std::optional<Timetable> timetable;
+  // None of the above: micro-batches enter one after the other.
+  std::optional<TrainPolicy> trains;
 };
 
 // Nothing if the rules run into a dead end.

@@ -35,6 +35,10 @@ bool fits(const SearchRequest& request, const Simulation& simulation) {
   return true;
 }
 
+// All micro-batches are alive before the first backward. Their lists do not repeat themselves, so that each action is
+// simulated, which takes long where there are many.
+bool keeps_all(const std::string& name) { return name == "gpipe" || name == "breadth-first"; }
+
 }  // namespace
 
 SearchCandidate make_candidate(const std::string& name, const Placement& placement, const Simulation& simulation,
@@ -78,7 +82,15 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
   if (request.bidirectional && request.ranks % 2 == 0 && chunks_allowed(request, 1))
     placements.push_back(Placement::bidirectional(request.ranks, request.micro_batches));
   for (const Placement& placement : placements) {
-    for (const ScheduleRequest& wanted : named_requests(request, placement)) {
+    std::vector<ScheduleRequest> requests = named_requests(request, placement);
+    std::stable_partition(requests.begin(), requests.end(),
+                          [](const ScheduleRequest& wanted) { return !keeps_all(wanted.name); });
+    const std::size_t first = found.size();
+    for (const ScheduleRequest& wanted : requests) {
+      // None is faster than one at the bound, and none takes more memory than one that keeps all.
+      const bool at_bound = std::any_of(found.begin() + static_cast<std::ptrdiff_t>(first), found.end(),
+                                        [](const NamedSchedule& it) { return it.at_bound && it.candidate.fits; });
+      if (at_bound && keeps_all(wanted.name) && 3ll * placement.depth() * request.micro_batches > kLong) continue;
       // No order of these actions is faster than the last one was, and larger groups only take more memory.
       const bool same_actions =
           !found.empty() && found.back().candidate.name == wanted.name && found.back().request.chunks == wanted.chunks;
@@ -94,6 +106,13 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
       found.back().bound = makespan ? simulation->lower_bound : simulation->ideal;
       found.back().at_bound = (makespan ? simulation->makespan : simulation->span) <= found.back().bound * (1 + 1e-9);
     }
+    // Back into the order of the catalog.
+    const std::vector<std::string>& names = schedule_names();
+    const auto place = [&](const NamedSchedule& it) {
+      return std::find(names.begin(), names.end(), it.candidate.name) - names.begin();
+    };
+    std::stable_sort(found.begin() + static_cast<std::ptrdiff_t>(first), found.end(),
+                     [&](const NamedSchedule& a, const NamedSchedule& b) { return place(a) < place(b); });
   }
   return found;
 }

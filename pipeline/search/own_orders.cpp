@@ -19,7 +19,8 @@ constexpr std::int64_t kImproved = 75;  // times the square of the number of act
 constexpr std::int64_t kLeastActions = 100'000, kMostActions = 100'000'000;
 constexpr std::int64_t kLong = 100'000'000'000;  // by the number of actions
 
-constexpr std::size_t kStarts = 6;      // orders that are kept, and that local search starts from
+constexpr std::size_t kStarts = 24;     // orders that are kept, and that local search starts from
+constexpr std::size_t kRounds = 4;      // of which the first is for all
 constexpr std::size_t kRemembered = 2;  // policies
 
 std::int64_t actions_of(const Problem& problem) { return 3ll * problem.stages * problem.micro_batches; }
@@ -62,7 +63,16 @@ std::vector<Policy> policies(const Problem& problem, double bound) {
       }
     }
   };
-  const bool scarce = problem.limit[0] < problem.ranks;
+  const bool scarce = *std::min_element(problem.limit.begin(), problem.limit.end()) < problem.ranks;
+  // Their time grows with the square of a list.
+  constexpr std::int64_t kMostActionsOfTrains = 20'000;
+  for (const bool slots : {false, true})
+    for (const double slack : {0.0, 0.5, 1.0, 2.0, 4.0, 8.0}) {
+      if (!scarce || actions_of(problem) > kMostActionsOfTrains) continue;
+      Policy policy;
+      policy.trains = TrainPolicy{slack, slots};
+      all.push_back(std::move(policy));
+    }
   for (const Timetable& block : scarce ? building_blocks(problem, 150) : std::vector<Timetable>{})
     for (const double gap : {0.0, 1.0}) {
       Policy policy;
@@ -164,22 +174,27 @@ void improve_orders(const Problem& problem, Pool& pool, Work& work) {
   const std::int64_t most = std::clamp(kLong / actions, kLeastActions, kMostActions);
   const std::int64_t total = std::clamp(kImproved * actions * actions, kLeastActions, most);
   std::uint64_t seed = 0;
-  const auto improve_from = [&](const Order& order, std::int64_t budget, bool polish) {
+  const auto improved_from = [&](const Order& order, std::int64_t budget, bool polish) {
     // Which temperature suits depends on how rugged the problem is, and scarce memory makes it very rugged: take turns.
     constexpr double kTemperatures[3] = {0.15, 0.5, 0.05};
     const double temperature = kTemperatures[seed++ % 3];
-    Improvement improved =
-        improve(problem, without_pairs(order), {budget, pool.bound(), polish, temperature, seed}, work);
-    pool.offer(std::move(improved.order));
+    return improve(problem, order, {budget, pool.bound(), polish, temperature, seed}, work);
   };
-  // A short run from each of the best few, long ones from what is best then.
-  const std::vector<Found> starts = pool.orders();
-  const auto shares = static_cast<std::int64_t>(4 * starts.size());
-  for (const Found& start : starts)
-    if (!pool.at_bound() && !work.stopped()) improve_from(start.order, total / shares, false);
-  for (int i = 0; i < 2 && !pool.at_bound() && !work.stopped(); ++i)
-    improve_from(Order(pool.orders()[static_cast<std::size_t>(i) % pool.orders().size()].order), total / 3, false);
-  if (!pool.cannot_improve() && !work.stopped()) improve_from(Order(pool.best().order), total / 12, true);
+  // How good an order is says little about how good it may become: many get a short run, the better ones a longer one.
+  std::vector<Improvement> field;
+  for (const Found& start : pool.orders()) field.push_back({without_pairs(start.order), start.score, 0});
+  for (std::size_t left = field.size(); left > 0 && !pool.at_bound() && !work.stopped(); left /= 3) {
+    field.resize(left);
+    for (Improvement& it : field) {
+      if (pool.at_bound() || work.stopped()) break;
+      it = improved_from(it.order, total / static_cast<std::int64_t>(kRounds * left), false);
+      pool.offer(it.order);
+    }
+    std::stable_sort(field.begin(), field.end(),
+                     [](const Improvement& a, const Improvement& b) { return a.score.better_than(b.score); });
+  }
+  if (!pool.cannot_improve() && !work.stopped())
+    pool.offer(improved_from(without_pairs(pool.best().order), total / 12, true).order);
 }
 
 }  // namespace train_gpt::search

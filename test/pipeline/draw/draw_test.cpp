@@ -35,6 +35,59 @@ std::size_t occurrences(const std::string& text, const std::string& word) {
   return count;
 }
 
+Timeline with_messages(const ScheduleRequest& request, const Costs& costs) {
+  const Schedule schedule = make_schedule(request);
+  const Simulation simulation = simulate(schedule, costs);
+  Timeline result = timeline(schedule, simulation);
+  add_messages(result, schedule, simulation, stage_costs(costs, schedule.placement));
+  return result;
+}
+
+// F of rank 0 ends at 1, its message takes 0.5; F and B of rank 1 end at 2.5 and 4.5.
+TEST(Messages, AreUnderWayFromTheEndOfTheirActionForAsLongAsTheHopTakes) {
+  Costs costs;
+  costs.latency = {0.5};
+  const Timeline picture = with_messages({.name = "1f1b", .ranks = 2, .micro_batches = 1}, costs);
+  ASSERT_EQ(picture.messages.size(), 2u);
+  ASSERT_EQ(picture.messages[0].size(), 1u);
+  ASSERT_EQ(picture.messages[1].size(), 1u);
+  const TimelineMessage &activation = picture.messages[0][0], &gradient = picture.messages[1][0];
+  EXPECT_DOUBLE_EQ(activation.sent, 1);
+  EXPECT_DOUBLE_EQ(activation.arrives, 1.5);
+  EXPECT_EQ(activation.destination, 1);
+  EXPECT_EQ(activation.stage, 1);
+  EXPECT_FALSE(activation.is_gradient);
+  EXPECT_DOUBLE_EQ(gradient.sent, 4.5);
+  EXPECT_DOUBLE_EQ(gradient.arrives, 5);
+  EXPECT_EQ(gradient.destination, 0);
+  EXPECT_EQ(gradient.stage, 0);
+  EXPECT_TRUE(gradient.is_gradient);
+}
+
+// Two milliseconds each on the one channel: the second one, sent at 2, waits until 3.
+TEST(Messages, OfOneChannelFollowEachOther) {
+  Costs costs;
+  costs.bandwidth = {1};
+  costs.message_bytes = 2e6;
+  const Timeline picture = with_messages({.name = "gpipe", .ranks = 2, .micro_batches = 2}, costs);
+  ASSERT_EQ(picture.messages[0].size(), 2u);
+  EXPECT_DOUBLE_EQ(picture.messages[0][0].arrives, 3);
+  EXPECT_DOUBLE_EQ(picture.messages[0][1].sent, 2);
+  EXPECT_DOUBLE_EQ(picture.messages[0][1].arrives, 5);
+  EXPECT_EQ(picture.messages[0][1].micro_batch, 1);
+}
+
+TEST(Messages, HaveLanesOfTheirOwnOnlyWhereTheyTakeTime) {
+  const ScheduleRequest request{.name = "1f1b", .ranks = 3, .micro_batches = 4};
+  EXPECT_TRUE(with_messages(request, {}).messages.empty());
+  Costs costs;
+  costs.latency = {0.5};
+  const std::string with = draw_svg({with_messages(request, costs)}), without = draw_svg({timeline_of(request, costs)});
+  EXPECT_EQ(occurrences(with, "class='message'"), 2u * 2 * 4 + 2);  // two hops there and back, and the legend
+  EXPECT_EQ(occurrences(without, "class='message'"), 0u);
+  EXPECT_EQ(occurrences(with, "<title>gradient of micro-batch 3, rank 2 to rank 1, for 1B: "), 1u);
+}
+
 TEST(DrawText, OneForwardOneBackwardAsInTextbooks) {
   const std::string text = draw_text(timeline_of({.name = "1f1b", .ranks = 3, .micro_batches = 4}));
   EXPECT_EQ(rows_of(text), (std::vector<std::string>{

@@ -7,7 +7,9 @@
 #include <mutex>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/injected_delays.h"
 #include "kernels/local_communicator.h"
+#include "pipeline/planner/choose.h"
 #include "pipeline/planner/unit_costs.h"
 #include "test/refused.h"
 
@@ -87,10 +89,45 @@ TEST(Profile, BandwidthIsThatOfLongMessagesBeyondTheirLatency) {
   EXPECT_DOUBLE_EQ(message_bandwidth(profile), 2);
 }
 
+// The link between the ranks 1 and 2 holds every message back for 20 ms. Three ranks have a way back to rank 0.
+TEST(Profile, MeasuresEachLink) {
+  DelaySpec delays;
+  delays.link = [](int source, int destination, int) {
+    return DelaySpec::Link{source + destination == 3 ? 20.0 : 0.0, 0};
+  };
+  std::vector<LinkTime> links;
+  run_local_ranks(3, [&](Communicator& world) {
+    const auto device = make_cpu_device(1);
+    const auto delayed = inject_delays(world.split(0, world.rank()), delays);
+    const Profile mine = measure_profile(*device, *delayed, 3, kModel, 2, 16, {});
+    if (world.rank() == 0) links = mine.links;
+  });
+  ASSERT_EQ(links.size(), 3U);
+  EXPECT_LT(links[0].latency, 20);
+  EXPECT_GE(links[1].latency, 20);
+  EXPECT_LT(links[2].latency, 20);
+  EXPECT_EQ(measured(4, 2, {}).links.size(), 1U);
+}
+
+TEST(Profile, LinksThatDifferByMoreThanTwiceAreCostsOfTheirOwn) {
+  Profile profile;
+  profile.ranks.resize(3);
+  profile.messages = {{256, {0.5, 0.5, 0.5}}, {4'000'000, {2.5, 2.5, 2.5}}};
+  profile.links = {{0.5, 2}, {0.6, 0}, {0.4, 3}};
+  EXPECT_FALSE(links_differ(profile));
+  EXPECT_EQ(cost_model(profile, kModel, 3, "").links.latency, (std::vector<double>{0.5}));
+  profile.links[1].latency = 0.9;
+  EXPECT_TRUE(links_differ(profile));
+  const Costs links = cost_model(profile, kModel, 3, "").links;
+  EXPECT_EQ(links.latency, (std::vector<double>{0.5, 0.9, 0.4}));
+  EXPECT_EQ(links.bandwidth, (std::vector<double>{2, 2, 3}));  // of link 1 what all of them say
+  EXPECT_EQ(cost_model(profile, kModel, 2, "").links.latency, (std::vector<double>{0.5}));  // of another pipeline
+}
+
 TEST(Profile, OfOneRankHasNoMessages) { EXPECT_TRUE(measured(1, 1, {}).messages.empty()); }
 
 TEST(Profile, ComesBackFromItsFileAsItWas) {
-  const Profile profile = measured(2, 2, {});
+  const Profile profile = measured(3, 3, {});
   const std::string path = temporary_file();
   save_profile(profile, path);
   const Profile loaded = load_profile(path);
@@ -105,6 +142,9 @@ TEST(Profile, ComesBackFromItsFileAsItWas) {
   ASSERT_EQ(loaded.messages.size(), profile.messages.size());
   EXPECT_EQ(loaded.messages.back().one_way.median, profile.messages.back().one_way.median);
   EXPECT_EQ(profile_table(loaded), profile_table(profile));
+  ASSERT_EQ(loaded.links.size(), 3U);
+  EXPECT_EQ(loaded.links[1].latency, profile.links[1].latency);
+  EXPECT_EQ(loaded.links[2].bandwidth, profile.links[2].bandwidth);
   std::remove(path.c_str());
 }
 

@@ -25,8 +25,9 @@ void expect_violation(const ScheduleRequest& request, const std::string& text) {
 
 TEST(Catalog, NamesAndDefaultChunksInTheOrderOfTheTable) {
   const std::vector<std::pair<std::string, int>> expected = {
-      {"gpipe", 1},          {"1f1b", 1}, {"interleaved", 2}, {"breadth-first", 2}, {"zb-h1", 1},    {"zb-h2", 1},
-      {"interleaved-zb", 2}, {"zb-v", 2}, {"v-half", 2},      {"v-min", 2},         {"dualpipe", 1}, {"dualpipev", 2}};
+      {"gpipe", 1}, {"1f1b", 1},           {"interleaved", 2}, {"breadth-first", 2}, {"zb-h1", 1},
+      {"zb-h2", 1}, {"interleaved-zb", 2}, {"zb-v", 2},        {"1f1b-v", 2},        {"v-half", 2},
+      {"v-min", 2}, {"dualpipe", 1},       {"dualpipev", 2}};
   std::vector<std::pair<std::string, int>> found;
   for (const std::string& name : schedule_names()) found.emplace_back(name, default_chunks(name));
   EXPECT_EQ(found, expected);

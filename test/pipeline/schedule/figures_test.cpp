@@ -89,9 +89,24 @@ TEST(ScheduleFigures, VMin) {
   expect_v_schedule("v-min", 12, 20.5, 5);
 }
 
+// Bubbles and peaks of the authors' own program (v1f1b.py).
+TEST(ScheduleFigures, OneForwardOneBackwardV) {
+  struct Row {
+    int p;
+    double bubble, peak;
+  };
+  const Row bubbles[] = {{2, 2, 2}, {4, 7.5, 3}, {8, 16.5, 6}};
+  for (const auto& [p, bubble, peak] : bubbles) expect_v_schedule("1f1b-v", p, bubble, peak);
+  const std::pair<int, double> peaks[] = {{2, 2}, {3, 3}, {4, 3}, {6, 5}, {8, 6}, {12, 9}, {16, 11}};
+  for (const auto& [p, peak] : peaks) {
+    const Figures ours = figures(make_schedule({.name = "1f1b-v", .ranks = p, .micro_batches = 4 * p}));
+    EXPECT_DOUBLE_EQ(ours.peak, peak) << p;
+  }
+}
+
 TEST(ScheduleFigures, NoWorseThanTheSearchedLists) {
   const std::pair<const char*, const char*> families[] = {
-      {"zb_vhalf", "v-half"}, {"zb_vmin", "v-min"}, {"zb_zbv_auto", "zb-v"}};
+      {"zb_vhalf", "v-half"}, {"zb_vmin", "v-min"}, {"zb_1f1bv", "1f1b-v"}, {"zb_zbv_auto", "zb-v"}};
   for (const auto& [family, name] : families) {
     for (const GoldenList& golden : golden_lists(family)) {
       // With fewer micro-batches the ZB-V list is cut, in PyTorch as here; the search for `auto` does better there.

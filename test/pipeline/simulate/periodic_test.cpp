@@ -53,8 +53,8 @@ bool repeats(const ScheduleRequest& request, const Costs& costs) {
   return true;
 }
 
-const char* const kRepeating[] = {"1f1b", "interleaved", "zb-h1", "zb-h2",    "interleaved-zb",
-                                  "zb-v", "v-half",      "v-min", "dualpipe", "dualpipev"};
+const char* const kRepeating[] = {"1f1b",   "interleaved", "zb-h1", "zb-h2",    "interleaved-zb", "zb-v",
+                                  "1f1b-v", "v-half",      "v-min", "dualpipe", "dualpipev"};
 
 TEST(Periodic, EveryScheduleThatRepeatsItselfIsTheSameByTurns) {
   for (const char* name : kRepeating)
