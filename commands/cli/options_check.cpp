@@ -116,6 +116,21 @@ void check_batch(const Options& options) {
   }
 }
 
+void check_delay_correction(const Options& options) {
+  const std::string given = "--delay-correction error-feedback";
+  if (options.pipeline.schedule() != "2bw") {
+    refuse(given + " corrects gradients that are a step old, which --schedule " + options.pipeline.schedule() +
+           " does not have; 2bw takes it");
+  }
+  if (options.batch.zero > 0) {
+    refuse(given + " keeps whole updates, which --zero " + std::to_string(options.batch.zero) +
+           " shares out: leave out one");
+  }
+  if (options.device.device == DeviceKind::cuda && options.device.precision != Precision::fp32) {
+    refuse(given + " computes in fp32: give --precision fp32 with --device cuda");
+  }
+}
+
 void check_training(const Options& options, const Given& given) {
   if (given.contains("eval-every") && options.data.multiple_choice.empty()) {
     refuse("--eval-every needs --multiple-choice FILE.jsonl");
@@ -142,6 +157,7 @@ void check_training(const Options& options, const Given& given) {
   if (given.contains("muon-scale") && options.optimizer.optimizer != OptimizerKind::muon) {
     refuse("--muon-scale has no meaning without --optimizer muon");
   }
+  if (options.optimizer.delay_correction) check_delay_correction(options);
 }
 
 std::string fixed_chunks(const std::string& name) {
@@ -175,6 +191,10 @@ void check_schedule(const Options& options, const Given& given) {
   if (given.contains("warmup-factor") && std::none_of(names.begin(), names.end(), is_flushless)) {
     refuse("--warmup-factor has no meaning for --schedule " + names.front() + "; " + either(flushless_names()) +
            " takes it");
+  }
+  if (options.optimizer.optimizer_step == OptimizerStep::optimistic && is_flushless(names.front())) {
+    refuse("--optimizer-step optimistic updates ahead of the norm, which --schedule " + names.front() +
+           " has no need of: its norm is never waited for; leave out one");
   }
   const auto takes_group = [&](const std::string& name) { return pipeline.group_size_for(name) != 0; };
   if (pipeline.group_size != 0 && std::none_of(names.begin(), names.end(), takes_group)) {

@@ -170,6 +170,16 @@ void RunLog::multiple_choice(std::int64_t step, const MultipleChoiceResult& resu
   text(to_text(result));
 }
 
+void RunLog::steady(const SteadySteps& steady, const Simulation& predicted) {
+  event(steady_event(steady, predicted));
+  char line[200];
+  std::snprintf(line, sizeof line,
+                "%lld steps with a full pipe: %.4g ms each (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
+                static_cast<long long>(steady.steps), steady.period_ms, predicted.makespan, 100 * steady.bubble,
+                100 * predicted.bubble);
+  essential(line);
+}
+
 void RunLog::measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
                          double measuring_share) {
   event(measurement_event(schedule, analysis, steps_kept, measuring_share));

@@ -51,6 +51,10 @@ bool copies_fit(const Session& session, const Plan& plan, std::int64_t memory_li
 // A copy of the state, from which checkpoints are written beside training, where all ranks have room for it.
 // Collective.
 void add_copies(Session& session, const Options& options, RunPlan& plan) {
+  if (plan.plan().request.flushless()) {
+    plan.notice = "training waits while checkpoints are written: without a flush they hold two sets of parameters";
+    return;
+  }
   std::vector<double> without(1, copies_fit(session, plan.plan(), options.pipeline.memory_limit) ? 0.0 : 1.0);
   session.world().all_reduce_host(without);
   std::int64_t most = 0;

@@ -14,7 +14,9 @@
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -112,6 +114,13 @@ std::optional<Schedule> named_schedule(const Options& options, int p) {
     return schedule;
   }
   if (options.pipeline.schedule() == "auto") return std::nullopt;
+  if (is_flushless(options.pipeline.schedule())) {
+    return make_schedule(FlushlessRequest{.name = options.pipeline.schedule(),
+                                          .ranks = p,
+                                          .micro_batches = options.batch.micro_batches,
+                                          .warmup_factor = options.pipeline.warmup_factor,
+                                          .steps = kPlannedSteps});
+  }
   return make_schedule({.name = options.pipeline.schedule(),
                         .ranks = p,
                         .micro_batches = options.batch.micro_batches,
@@ -123,7 +132,7 @@ BatchShape batch_shape(const Options& options, const std::optional<Schedule>& sc
   const bool two_directions = schedule && schedule->placement.kind == Placement::Kind::bidirectional;
   return {.rows = options.batch.micro_batch_size,
           .seq_len = options.batch.seq_len,
-          .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
+          .micro_batches = schedule ? micro_batches_of_step(*schedule) : options.batch.micro_batches,
           .replicas = options.batch.data_parallel,
           .groups = options.batch.accumulation_groups.value_or(options.batch.data_parallel * (two_directions ? 2 : 1))};
 }
@@ -214,6 +223,11 @@ OptimizerSettings optimizer_settings(const Options& options) {
   return settings;
 }
 
+int gradient_buffers(const Options& options, const PlanRequest& request) {
+  const bool waits = options.optimizer.grad_clip > 0 || request.batch.replicas > 1 || options.run.max_skipped > 0;
+  return waits || (request.model.tied && request.schedule.ranks > 1) ? 2 : 1;
+}
+
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device) {
   PlanRequest request;
@@ -225,6 +239,8 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.caches = options.run.sample_every > 0 && device.rows_stand_alone();
   request.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   request.zero = options.batch.zero;
+  request.gradient_buffers = gradient_buffers(options, request);
+  request.error_feedback = options.optimizer.delay_correction;
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());

@@ -24,6 +24,7 @@ StepMeter::StepMeter(TrainingRun& run)
 
 // When is decided by what all ranks know alike.
 void StepMeter::align_clocks() {
+  if (run_.trainer->flowing()) return;  // it would empty the pipe
   constexpr double kEveryMs = 5000;
   if (one_host_ || last_end_ms_ < clock_needed_at_) return;
   clock_ = measure_clock_offset(run_.session.world(), [] { return 1000 * monotonic_seconds(); });
@@ -32,6 +33,7 @@ void StepMeter::align_clocks() {
 }
 
 void StepMeter::hand_on_records() {
+  if (run_.trainer->flowing()) return;
   const double begin = monotonic_seconds();
   recorder_.hand_on_if_much();
   keeping_ms_ += (monotonic_seconds() - begin) * 1000;
@@ -58,7 +60,15 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   report.tokens = batch.step_tokens();
   report.result = result;
   if (run_.optimistic()) report.redone = result.redone;
-  report.bubble = step_bubble(result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline)));
+  const auto pipeline = result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline));
+  report.bubble = run_.flushless() ? window_bubble(pipeline) : step_bubble(pipeline);
+  if (result.steady) {
+    ++steady_.steps;
+    for (const RankTimes& rank : pipeline) {
+      steady_.busy_ms += rank.busy;
+      steady_.window_ms += rank.last_end - rank.first_start;
+    }
+  }
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
     report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
@@ -81,6 +91,14 @@ void StepMeter::show_results() {
   std::vector<MeasuredStep> steps = gather_steps(run_.groups, run_.plan, records_);
   if (!run_.session.is_first()) return;
   RunLog& log = *run_.log;
+  if (steady_.steps > 0) {
+    const std::size_t ranks = run_.plan.ranks.size();
+    const SteadySteps steady{
+        .steps = steady_.steps,
+        .period_ms = steady_.window_ms / static_cast<double>(ranks) / static_cast<double>(steady_.steps),
+        .bubble = 1 - steady_.busy_ms / steady_.window_ms};
+    log.steady(steady, run_.predicted);
+  }
   if (steps.empty()) return log.essential("note: no step was taken: nothing to measure, to trace or to draw");
   char text[100];
   if (clock_needed_at_ > 0) {

@@ -31,10 +31,13 @@ const char* line_name(MemoryUse use) {
   static constexpr std::array<const char*, kMemoryUses> kNames = {"parameters",
                                                                   "parameters, bf16 copy",
                                                                   "parameters, spare",
+                                                                  "parameters, bf16 spare",
                                                                   "gradients",
+                                                                  "gradients, second",
                                                                   "gradients, pending sums",
                                                                   "first moment",
                                                                   "second moment",
+                                                                  "update of the step before",
                                                                   "",
                                                                   "message buffers",
                                                                   "keys and values",
@@ -80,11 +83,21 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     line(MemoryUse::low_parameters, plan.layout.elements * element_size(request.precision));
   }
   if (request.training) {
-    if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
+    const bool low = request.precision != Precision::fp32;
+    if (request.spare_parameters || (request.flushless() && !low)) {
+      line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
+    }
+    if (request.flushless() && low) {
+      line(MemoryUse::spare_low_parameters, plan.layout.elements * element_size(request.precision));
+    }
     line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
+    if (request.flushless() && request.gradient_buffers == 2) {
+      line(MemoryUse::second_gradients, plan.layout.gradient_elements * kFloat);
+    }
     line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
     const std::int64_t shards = shard_elements(plan.sections);
     line(MemoryUse::first_moment, (request.zero > 0 ? shards : plan.layout.elements) * kFloat);
+    if (request.error_feedback) line(MemoryUse::last_update, plan.layout.elements * kFloat);
     line(MemoryUse::second_moment, (request.zero > 0 ? shards : plan.layout.second_elements) * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {

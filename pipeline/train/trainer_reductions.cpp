@@ -67,7 +67,7 @@ void Trainer::note_complete() {
 void Trainer::issue(std::size_t index) {
   const LoweredAction& action = lowered_[index];
   const ArenaLayout& layout = memory_.plan().layout;
-  float* gradients = memory_.gradients();
+  float* gradients = memory_.step_gradients(gradients_of_);
   Communicator* replicas = groups_.replicas.get();
   const auto section = [&]() -> const Section& {
     return memory_.plan().sections[static_cast<std::size_t>(action.section)];
