@@ -105,9 +105,6 @@ void check_batch(const Options& options) {
   if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
     refuse("--zero 1 has no meaning with --device timed, which computes nothing");
   }
-  if (batch.zero > 0 && options.optimizer.optimizer == OptimizerKind::muon) {
-    refuse("--zero 1 shares AdamW's state out, block by block; --optimizer muon needs whole matrices: leave out one");
-  }
   const int groups = batch.accumulation_groups.value_or(batch.data_parallel);
   if (groups == batch.data_parallel) return;
   if (!std::has_single_bit(static_cast<unsigned>(groups)) || groups % batch.data_parallel != 0) {

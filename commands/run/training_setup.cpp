@@ -52,7 +52,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
   const auto& ranks = plan.ranks;
   if (std::any_of(ranks.begin(), ranks.end(), [](const RankPlan& rank) { return rank.copy_bytes > 0; })) {
     session.together([&] {
-      copy = std::make_unique<StateCopy>(session.device(), trainer->memory(), inputs.model, groups.owns_parameters());
+      copy = std::make_unique<StateCopy>(session.device(), *trainer, inputs.model);
       background = std::make_unique<BackgroundSaving>(session.world(), *copy, inputs.model);
     });
   }

@@ -113,8 +113,8 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   const auto reduce = [&](Kind kind, const Complete& section, std::vector<std::size_t> needs) {
     lowered.push_back({.kind = kind, .after = section.after, .section = section.section, .needs = std::move(needs)});
     const bool last = kind == Kind::reduce_replicas || !replicas;
-    const bool units = rank_plan.sections[static_cast<std::size_t>(section.section)].kind == Section::Kind::units;
-    if (last && !units) sums_of_wte.push_back(lowered.size() - 1);
+    const bool of_wte = rank_plan.sections[static_cast<std::size_t>(section.section)].is_of_tied_wte();
+    if (last && of_wte) sums_of_wte.push_back(lowered.size() - 1);
   };
   if (copies || replicas) {
     const std::vector<Complete> order = order_of_reductions(plan, rank_plan);

@@ -95,10 +95,11 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
       line(MemoryUse::second_gradients, plan.layout.gradient_elements * kFloat);
     }
     line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
-    const std::int64_t shards = shard_elements(plan.sections);
-    line(MemoryUse::first_moment, (request.zero > 0 ? shards : plan.layout.elements) * kFloat);
+    const bool zero = request.zero > 0;
+    line(MemoryUse::first_moment, (zero ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
+    line(MemoryUse::second_moment,
+         (zero ? second_shard_elements(plan.sections) : plan.layout.second_elements) * kFloat);
     if (request.error_feedback) line(MemoryUse::last_update, plan.layout.elements * kFloat);
-    line(MemoryUse::second_moment, (request.zero > 0 ? shards : plan.layout.second_elements) * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {
     const Pool& pool = plan.pools[i];

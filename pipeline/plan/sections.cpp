@@ -65,12 +65,11 @@ class Arranger {
           [&](const auto& entry) { return is_tied(entry) && !entry.owned && holds(run, entry); });
   }
 
-  // Those that Muon updates have no second moment: they come after all other tensors.
   static bool is_matrix(const ArenaLayout::Entry& entry) { return entry.matrices.count > 0; }
 
   void place_matrices(const StagePlan& stage) {
     const StageShape& shape = stage.shape;
-    place({.kind = Section::Kind::units, .stage = stage.stage}, [&](const auto& entry) {
+    place({.kind = Section::Kind::matrices, .stage = stage.stage}, [&](const auto& entry) {
       return is_matrix(entry) && shape.first_unit <= entry.info.unit && entry.info.unit < shape.last_unit;
     });
   }

@@ -16,7 +16,8 @@ struct StagePlan;
 
 struct Section {
   enum class Kind : std::uint8_t {
-    units,      // all tensors of a stage but a tied wte
+    units,      // all tensors of a stage but a tied wte and what is next
+    matrices,   // those that Muon updates: they have no second moment, and come after all other tensors
     embedding,  // a run of shards of a tied wte, where the embedding is
     head        // the same where the head is; where both are on one rank, it has gradients and no parameters
   };
@@ -28,6 +29,8 @@ struct Section {
   bool has_parameters = true;
   std::vector<int> entries = {};        // of ArenaLayout::entries, in their order
   std::vector<std::int64_t> cuts = {};  // --zero: where the replicas' pieces begin, and the end (shards.h); else empty
+
+  bool is_of_tied_wte() const { return kind == Kind::embedding || kind == Kind::head; }
 };
 
 // Gives the tensors of `layout` their places by stage, and says where each section is. `stages`: of one rank.

@@ -33,9 +33,10 @@ std::vector<std::int64_t> piece_cuts(const Section& section, const ArenaLayout& 
   std::vector<std::int64_t> edges;  // of atoms, from the start of the section
   std::int64_t begin = 0;
   for (const int index : section.entries) {
-    const TensorInfo& tensor = layout.entries[static_cast<std::size_t>(index)].info;
-    for (std::int64_t atom = 0; atom < tensor.atoms(); ++atom) edges.push_back(begin + atom * kAtomElements);
-    begin += arena_elements(tensor);
+    const ArenaLayout::Entry& entry = layout.entries[static_cast<std::size_t>(index)];
+    const std::int64_t pieces = entry.matrices.count > 0 ? 1 : entry.info.atoms();
+    for (std::int64_t atom = 0; atom < pieces; ++atom) edges.push_back(begin + atom * kAtomElements);
+    begin += arena_elements(entry.info);
   }
   edges.push_back(section.elements);
   std::vector<std::int64_t> cuts;
@@ -48,6 +49,14 @@ std::vector<std::int64_t> piece_cuts(const Section& section, const ArenaLayout& 
 std::int64_t shard_elements(const std::vector<Section>& sections) {
   std::int64_t elements = 0;
   for (const Section& section : sections) elements += section.has_parameters ? largest_piece(section) : 0;
+  return elements;
+}
+
+std::int64_t second_shard_elements(const std::vector<Section>& sections) {
+  std::int64_t elements = 0;
+  for (const Section& section : sections) {
+    if (section.has_parameters && section.kind != Section::Kind::matrices) elements += largest_piece(section);
+  }
   return elements;
 }
 

@@ -1,6 +1,7 @@
 // Shards: what each of d replicas owns of a rank's parameters under --zero. A section is cut into d consecutive pieces
 // at edges of atoms (65,536 elements, or a whole smaller tensor), so that a replica alone can add up the squares of its
-// atoms' gradients. A replica keeps optimizer state for its pieces alone, side by side in an arena of their own.
+// atoms' gradients; tensors that Muon updates stay whole. A replica keeps optimizer state for its pieces alone, side by
+// side in an arena of their own, those of Muon's matrices last.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,8 @@ std::vector<std::int64_t> piece_cuts(const Section& section, const ArenaLayout& 
 
 // Elements of the arena of pieces: of every section the largest piece, so that all replicas have the same plan.
 std::int64_t shard_elements(const std::vector<Section>& sections);
+// Of those that have a second moment.
+std::int64_t second_shard_elements(const std::vector<Section>& sections);
 
 // The pieces of one replica. Each entry of a layout is a part of a tensor: its info names the part's own elements,
 // place in files and first atom.

@@ -1,6 +1,5 @@
 #include "pipeline/train/state_copy.h"
 
-#include <array>
 #include <stdexcept>
 
 #include "model/checkpoint.h"
@@ -9,55 +8,59 @@
 namespace train_gpt {
 namespace {
 
-constexpr std::array kCopied = {MemoryUse::parameters, MemoryUse::first_moment, MemoryUse::second_moment};
 constexpr std::align_val_t kAlignment{4096};
 
 }  // namespace
 
 void StateCopy::Release::operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
 
-StateCopy::StateCopy(Device& device, const RankMemory& memory, const ModelConfig& model, bool owns)
-    : device_(device), memory_(memory), model_(model), host_(make_cpu_device(1)) {
-  const std::int64_t bytes = memory.plan().copy_bytes;
-  if (!owns || bytes == 0) return;
+StateCopy::StateCopy(Device& device, Trainer& trainer, const ModelConfig& model)
+    : device_(device), trainer_(trainer), memory_(trainer.memory()), model_(model), host_(make_cpu_device(1)) {
+  const RankPlan& plan = memory_.plan();
+  const std::int64_t bytes = before(MemoryUse::second_moment) +
+                             (trainer.written_moments() != nullptr ? plan.bytes_of(MemoryUse::second_moment) : 0);
+  if (plan.copy_bytes == 0 || bytes == 0) return;
   void* block = ::operator new(static_cast<std::size_t>(bytes), kAlignment, std::nothrow);
   if (block == nullptr) {
-    throw std::runtime_error("rank " + std::to_string(memory.plan().rank) + " has no " + format_bytes(bytes) +
+    throw std::runtime_error("rank " + std::to_string(plan.rank) + " has no " + format_bytes(bytes) +
                              " for the copy from which checkpoints are written");
   }
   bytes_.reset(static_cast<std::byte*>(block));
 }
 
-// One behind the other, as long as the plan's lines.
-float* StateCopy::at(MemoryUse use) const {
-  std::byte* place = bytes_.get();
-  for (const MemoryUse one : kCopied) {
-    if (one == use) break;
-    place += memory_.plan().bytes_of(one);
-  }
-  return reinterpret_cast<float*>(place);
+// Parameters and the two moments lie one behind the other, as long as the plan's lines.
+std::int64_t StateCopy::before(MemoryUse use) const {
+  const RankPlan& plan = memory_.plan();
+  std::int64_t bytes = 0;
+  if (use == MemoryUse::parameters) return bytes;
+  if (trainer_.written_parameters() != nullptr) bytes += plan.bytes_of(MemoryUse::parameters);
+  if (use == MemoryUse::first_moment) return bytes;
+  if (trainer_.written_moments() != nullptr) bytes += plan.bytes_of(MemoryUse::first_moment);
+  return bytes;
 }
 
 void StateCopy::take(bool moments) {
-  if (!bytes_) return;
+  trainer_.finish_gathers();
   const auto copy = [&](MemoryUse use, const float* from) {
     device_.to_host(at(use), from, memory_.plan().bytes_of(use));
   };
-  copy(MemoryUse::parameters, memory_.parameters());
-  if (!moments) return;
+  if (!bytes_) return;
+  if (trainer_.written_parameters() != nullptr) copy(MemoryUse::parameters, memory_.parameters());
+  if (!moments || trainer_.written_moments() == nullptr) return;
   copy(MemoryUse::first_moment, memory_.first_moment());
   copy(MemoryUse::second_moment, memory_.second_moment());
 }
 
 void StateCopy::write_model(const std::string& path) const {
-  if (!bytes_) return;
-  write_model_tensors(*host_, path, model_, Precision::fp32, memory_.plan().layout, at(MemoryUse::parameters));
+  const ArenaLayout* layout = trainer_.written_parameters();
+  if (!bytes_ || layout == nullptr) return;
+  write_model_tensors(*host_, path, model_, Precision::fp32, *layout, at(MemoryUse::parameters));
 }
 
 void StateCopy::write_moments(const std::string& path) const {
-  if (!bytes_) return;
-  train_gpt::write_moments(*host_, path, model_, memory_.plan().layout, at(MemoryUse::first_moment),
-                           at(MemoryUse::second_moment));
+  const ArenaLayout* layout = trainer_.written_moments();
+  if (!bytes_ || layout == nullptr) return;
+  train_gpt::write_moments(*host_, path, model_, *layout, at(MemoryUse::first_moment), at(MemoryUse::second_moment));
 }
 
 }  // namespace train_gpt

@@ -8,15 +8,15 @@
 
 #include "kernels/device.h"
 #include "model/config.h"
-#include "pipeline/train/rank_memory.h"
+#include "pipeline/train/trainer.h"
 
 namespace train_gpt {
 
 class StateCopy {
  public:
-  // The referenced objects outlive it. `owns`: this rank writes (Groups::owns_parameters); otherwise nothing is copied.
-  // Throws std::runtime_error where the host has no such memory.
-  StateCopy(Device& device, const RankMemory& memory, const ModelConfig& model, bool owns);
+  // Only what this rank writes is copied. The referenced objects outlive it. Throws std::runtime_error where the host
+  // has no such memory.
+  StateCopy(Device& device, Trainer& trainer, const ModelConfig& model);
 
   OptimizerKind optimizer() const { return memory_.plan().layout.optimizer; }
   // On the rank's own thread, between two steps.
@@ -30,9 +30,12 @@ class StateCopy {
   struct Release {
     void operator()(std::byte* memory) const;
   };
-  float* at(MemoryUse use) const;
+  // Bytes of the copy, the plan's, that come before those of one use.
+  std::int64_t before(MemoryUse use) const;
+  float* at(MemoryUse use) const { return reinterpret_cast<float*>(bytes_.get() + before(use)); }
 
   Device& device_;
+  Trainer& trainer_;
   const RankMemory& memory_;
   const ModelConfig& model_;
   std::unique_ptr<Device> host_;  // reads the copy

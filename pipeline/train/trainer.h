@@ -94,6 +94,11 @@ class Trainer {
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
   void load_moments(const OptimizerFile& file);
+  // Where that part of parameters and moments lies in memory() that this rank writes to files; null: other ranks do.
+  const ArenaLayout* written_parameters() const;
+  const ArenaLayout* written_moments() const;
+  // Waits for the parameters that other replicas updated (--zero).
+  void finish_gathers() { await_gathers(memory_.plan().actions.size()); }
   // Collective. The files appear under their names when they are complete and on the disk.
   void save(const std::string& path, Precision precision);
   void save_moments(const std::string& path);
@@ -195,7 +200,6 @@ class Trainer {
   void finish_reductions();
   void issue_gathers();
   void await_gathers(std::size_t action);
-  void finish_gathers() { await_gathers(memory_.plan().actions.size()); }
   // Without a flush, see trainer_flow.cpp.
   void fill(std::int64_t step, const Batch& batch);
   void close_window(std::int64_t step, bool steady);

@@ -235,7 +235,7 @@ void Trainer::save_arena(const std::string& path, const float* values) {
   write_together(
       path, [&] { create_model_file(path, model, Precision::fp32); },
       [&] {
-        if (!groups_.owns_parameters()) return;
+        if (written_parameters() == nullptr) return;
         write_model_tensors(device_, path, model, Precision::fp32, memory_.plan().layout, values);
       });
 }

@@ -41,14 +41,24 @@ void Trainer::refresh_low_parameters(int section) {
   }
 }
 
+const ArenaLayout* Trainer::written_parameters() const {
+  return groups_.owns_parameters() ? &memory_.plan().layout : nullptr;
+}
+
+const ArenaLayout* Trainer::written_moments() const {
+  if (!shards()) return written_parameters();
+  return groups_.is_first_of_mirrored() ? &shard_.in_shard : nullptr;
+}
+
 void Trainer::save(const std::string& path, Precision precision) {
   const ModelConfig& model = plan_.request.model;
   finish_gathers();
   write_together(
       path, [&] { create_model_file(path, model, precision); },
       [&] {
-        if (!groups_.owns_parameters()) return;
-        write_model_tensors(device_, path, model, precision, memory_.plan().layout, memory_.parameters());
+        const ArenaLayout* layout = written_parameters();
+        if (layout == nullptr) return;
+        write_model_tensors(device_, path, model, precision, *layout, memory_.parameters());
       });
 }
 
@@ -57,9 +67,9 @@ void Trainer::save_moments(const std::string& path) {
   write_together(
       path, [&] { create_optimizer_file(path, model, plan_.request.optimizer); },
       [&] {
-        if (shards() ? !groups_.is_first_of_mirrored() : !groups_.owns_parameters()) return;
-        write_moments(device_, path, model, shards() ? shard_.in_shard : memory_.plan().layout, memory_.first_moment(),
-                      memory_.second_moment());
+        const ArenaLayout* layout = written_moments();
+        if (layout == nullptr) return;
+        write_moments(device_, path, model, *layout, memory_.first_moment(), memory_.second_moment());
       });
 }
 

@@ -29,7 +29,7 @@ const char* gradients_from(LoweredAction::Kind kind) {
 // The end of a tied sum that is on this rank.
 const Section& tied_section(const RankPlan& rank, const TiedSum& sum) {
   const auto found = std::ranges::find_if(rank.sections, [&](const Section& section) {
-    return section.kind != Section::Kind::units && section.has_parameters && section.first_shard == sum.first_shard;
+    return section.is_of_tied_wte() && section.has_parameters && section.first_shard == sum.first_shard;
   });
   if (found == rank.sections.end()) throw std::logic_error("a tied sum without its shards");
   return *found;

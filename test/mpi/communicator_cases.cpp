@@ -91,6 +91,14 @@ class Cases {
     world_.barrier();
   }
 
+  // Where the pieces of `ranks` ranks begin, and the end: the first has nothing, the last has half.
+  static std::vector<std::int64_t> unequal_cuts(std::int64_t count, int ranks) {
+    std::vector<std::int64_t> cuts = {0};
+    for (int r = 0; r + 1 < ranks; ++r) cuts.push_back(count / 2 * r / std::max(1, ranks - 2));
+    cuts.push_back(count);
+    return cuts;
+  }
+
   void expect_sums_in_order(Communicator& ranks, std::int64_t count) {
     std::vector<float> data(static_cast<std::size_t>(count));
     const auto fill = [&] {
@@ -108,9 +116,15 @@ class Cases {
     ranks.await(ranks.all_reduce(data.data(), count));
     check("all-reduce", 0, count);
     fill();
-    ranks.await(ranks.reduce_scatter(data.data(), count));
-    const auto [begin, end] = Communicator::piece(count, ranks.rank(), ranks.size());
+    const std::vector<std::int64_t> cuts = unequal_cuts(count, ranks.size());
+    const std::int64_t begin = cuts[static_cast<std::size_t>(ranks.rank())];
+    const std::int64_t end = cuts[static_cast<std::size_t>(ranks.rank()) + 1];
+    ranks.await(ranks.reduce_scatter(data.data(), cuts));
     check("reduce-scatter", begin, end);
+    std::fill(data.begin(), data.begin() + begin, 0.0F);
+    std::fill(data.begin() + end, data.end(), 0.0F);
+    ranks.await(ranks.all_gather(data.data(), cuts));
+    check("all-gather", 0, count);
   }
 
   void host_sums_and_gathers() {

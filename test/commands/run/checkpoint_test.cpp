@@ -119,6 +119,32 @@ TEST_F(Checkpoints, WrittenBesideTrainingTheyAreThoseOfARunThatWaits) {
   }
 }
 
+// Every replica copies the moments of its part, and waits with the copy for the parameters of the others.
+TEST_F(Checkpoints, OfShardsWrittenBesideTrainingAreThoseOfARunThatWaits) {
+  const std::string replicas =
+      "--lr-schedule constant --checkpoint-every 2 --keep 9 --data-parallel 2 --partition uniform ";
+  must_run(4, arguments("beside", replicas + "--zero 1"));
+  must_run(4, arguments("ahead", replicas + "--zero 1 --optimizer-step optimistic"));
+  std::int64_t most = 0;
+  for (const Json& rank : events(read_file(log("beside")), "plan").at(0).at("ranks")) {
+    ASSERT_GT(rank.at("copy_bytes"), 0);
+    most = std::max(most, rank.at("bytes").get<std::int64_t>() + rank.at("copy_bytes").get<std::int64_t>());
+  }
+  const ProgramRun waits =
+      run_program(4, arguments("waits", replicas + "--zero 1 --memory-limit " + std::to_string(most - 1)));
+  EXPECT_EQ(count(waits.output, "note: training waits while checkpoints are written"), 1) << waits.output;
+  must_run(4, arguments("whole", replicas));
+  for (const int step : {2, 4, 6, 8}) {
+    for (const char* file : {"/model.bin", "/optimizer.bin"}) {
+      const std::string expected = read_file(checkpoint("waits", step) + file);
+      ASSERT_FALSE(expected.empty());
+      for (const char* run : {"beside", "ahead", "whole"}) {
+        EXPECT_EQ(read_file(checkpoint(run, step) + file), expected) << run << " " << step << file;
+      }
+    }
+  }
+}
+
 TEST_F(Checkpoints, LatestPassesOverWhatIsBrokenAndSaysWhy) {
   must_run(2, arguments("out", "--checkpoint-every 2 --keep 4"));
   const std::vector<std::string> whole = results(log("out"));

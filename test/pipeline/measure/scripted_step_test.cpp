@@ -48,7 +48,7 @@ TEST(AnalysisTable, EveryFigureIsThatOfItsRankAndName) {
   EXPECT_EQ(rows[3], (std::vector<std::string>{"all", "44.44%", "55.56%", "44.44%", "0.00%", "0.00%", "11.11%"}));
   EXPECT_EQ(analysis_summary(analysis),
             "18.00 ms from first to last action (predicted 6.00), bubble 55.6% (predicted 50.0%), span bubble 44.4% "
-            "(predicted 50.0%)");
+            "(predicted 50.0%); the longest update is 13.0% of the step");
 }
 
 TEST(StepBubble, OfTimesThatAreKnown) {

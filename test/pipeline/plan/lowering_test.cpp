@@ -1,9 +1,13 @@
-// When the two gradients of a tied embedding may be summed: behind the last action that adds to either, and no later.
+// What is reduced when: a section behind the last action that adds to it and no later, copies and replicas before the
+// ends of a tied embedding.
 #include "pipeline/plan/lowering.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
 
 #include "pipeline/schedule/catalog.h"
 
@@ -16,6 +20,7 @@ struct Case {
   HeadForm head = HeadForm::stored;
   std::int64_t vocab = 257;  // beyond 2048 the head has several shards
   int replicas = 1;
+  OptimizerKind optimizer = OptimizerKind::adamw;
 };
 
 Plan plan_of(const Case& wanted) {
@@ -26,6 +31,7 @@ Plan plan_of(const Case& wanted) {
   request.batch.groups = wanted.replicas * request.directions();
   request.partition = uniform_partition(request.model, request.schedule.placement.depth());
   request.head = wanted.head;
+  request.optimizer = wanted.optimizer;
   return make_plan(request);
 }
 
@@ -78,18 +84,93 @@ TEST(Lowering, TheTiedSumFollowsTheLastActionThatAddsToItAndNoOther) {
   EXPECT_GT(sums, 100);
 }
 
-TEST(Lowering, SumsOverReplicasAndCopiesComeFirstAndAfterAllActions) {
-  for (const Case& wanted :
-       {Case{.schedule = "zb-h1", .head = HeadForm::streamed, .replicas = 2}, Case{.schedule = "dualpipe"}}) {
+std::size_t last_weight(const std::vector<Action>& list, int stage) {
+  const auto adds = [&](const Action& action) {
+    return action.stage == stage && (action.op == Op::backward || action.op == Op::backward_weight);
+  };
+  return static_cast<std::size_t>(list.rend() - std::find_if(list.rbegin(), list.rend(), adds));
+}
+
+TEST(Lowering, EverySectionIsReducedBehindTheLastWOfItsStage) {
+  for (const std::string& schedule : schedule_names()) {
+    if (schedule == "dualpipe") continue;
+    for (const int ranks : {1, 2, 3}) {
+      const Plan plan = plan_of({.schedule = schedule, .ranks = ranks, .replicas = 2});
+      for (const RankPlan& rank : plan.ranks) {
+        std::vector<int> reduced;
+        std::size_t after = 0;
+        for (const LoweredAction& action : lower(plan, rank.rank)) {
+          if (action.kind != LoweredAction::Kind::reduce_replicas) continue;
+          const Section& section = rank.sections[static_cast<std::size_t>(action.section)];
+          EXPECT_EQ(action.after, last_weight(plan.request.schedule.actions(rank.rank), section.stage)) << schedule;
+          EXPECT_GE(action.after, after) << schedule;
+          after = action.after;
+          reduced.push_back(action.section);
+        }
+        std::ranges::sort(reduced);
+        std::vector<int> all(rank.sections.size());
+        std::iota(all.begin(), all.end(), 0);
+        EXPECT_EQ(reduced, all) << schedule << " on rank " << rank.rank << " of " << ranks;
+      }
+    }
+  }
+}
+
+// (model stage, kind, first shard) of the sections that two mirrored ranks reduce, in the order in which one does.
+using Reduced = std::vector<std::tuple<int, Section::Kind, int>>;
+Reduced sums_of_copies(const Plan& plan, int rank) {
+  Reduced order;
+  for (const LoweredAction& action : lower(plan, rank)) {
+    if (action.kind != LoweredAction::Kind::reduce_copies) continue;
+    const Section& section =
+        plan.ranks[static_cast<std::size_t>(rank)].sections[static_cast<std::size_t>(action.section)];
+    EXPECT_GE(action.after, last_weight(plan.request.schedule.actions(rank), section.stage));
+    const auto& stages = plan.request.schedule.placement.stages;
+    order.emplace_back(stages[static_cast<std::size_t>(section.stage)].model_stage, section.kind, section.first_shard);
+  }
+  return order;
+}
+
+// A sum over copies pairs what is the same tensor on both, also where a stage has several sections.
+TEST(Lowering, MirroredRanksReduceTheSameSectionsInOneOrder) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::muon}) {
+    for (const int ranks : {2, 4}) {
+      for (const std::int64_t vocab : {257, 5000}) {
+        const Plan plan = plan_of({.schedule = "dualpipe", .ranks = ranks, .vocab = vocab, .optimizer = optimizer});
+        for (int rank = 0; rank < ranks / 2; ++rank) {
+          const Reduced order = sums_of_copies(plan, rank);
+          EXPECT_EQ(order, sums_of_copies(plan, ranks - 1 - rank)) << to_string(optimizer) << " on rank " << rank;
+          EXPECT_EQ(order.size(), plan.ranks[static_cast<std::size_t>(rank)].sections.size());
+          EXPECT_EQ((std::set<Reduced::value_type>(order.begin(), order.end()).size()), order.size());
+        }
+      }
+    }
+  }
+}
+
+// They are partial sums of the same tensor.
+TEST(Lowering, TheTiedSumNeedsAllSumsOfItsTensor) {
+  for (const Case& wanted : {Case{.schedule = "zb-h1", .head = HeadForm::streamed, .replicas = 2},
+                             Case{.schedule = "dualpipe"}, Case{.schedule = "dualpipe", .replicas = 2}}) {
     const Plan plan = plan_of(wanted);
     for (int rank = 0; rank < wanted.ranks; ++rank) {
       const std::vector<LoweredAction> actions = lower(plan, rank);
-      ASSERT_EQ(actions.size(), 3U);
-      EXPECT_EQ(actions[0].kind,
-                wanted.replicas > 1 ? LoweredAction::Kind::reduce_replicas : LoweredAction::Kind::reduce_copies);
-      EXPECT_EQ(actions[1].kind, LoweredAction::Kind::reduce_tied);
-      EXPECT_EQ(actions[2].kind, LoweredAction::Kind::update);
-      for (const LoweredAction& action : actions) EXPECT_EQ(action.after, plan.request.schedule.actions(rank).size());
+      const std::vector<Section>& sections = plan.ranks[static_cast<std::size_t>(rank)].sections;
+      const auto last = wanted.replicas > 1 ? LoweredAction::Kind::reduce_replicas : LoweredAction::Kind::reduce_copies;
+      std::vector<std::size_t> sums;
+      int tied = 0;
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        const bool of_wte =
+            actions[i].kind == last && sections[static_cast<std::size_t>(actions[i].section)].is_of_tied_wte();
+        if (of_wte) sums.push_back(i);
+        if (actions[i].kind != LoweredAction::Kind::reduce_tied) continue;
+        EXPECT_EQ(actions[i].needs, sums) << wanted.schedule;
+        EXPECT_EQ(actions[i].after, plan.request.schedule.actions(rank).size());
+        ++tied;
+      }
+      EXPECT_EQ(tied, 1) << wanted.schedule << " on rank " << rank;
+      EXPECT_EQ(actions.back().kind, LoweredAction::Kind::update);
+      EXPECT_EQ(actions.back().after, plan.request.schedule.actions(rank).size());
     }
   }
 }
