@@ -114,7 +114,7 @@ train_gpt: $(BUILD)/train_gpt
 SUITES := kernels model data pipeline commands
 TIME_LIMIT := $(BUILD)/test/time_limit.o
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(TIME_LIMIT) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(if $$(filter pipeline,$(1)),$(BUILD)/test/model/stage_chain.o) $$(TIME_LIMIT) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
 	@echo "  link $$@"
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$(filter %.o,$$^) $$(LIBRARY) -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$(1)),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 endef

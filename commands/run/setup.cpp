@@ -249,7 +249,7 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
 
 Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device) {
   const int ranks = std::min(p, unit_count(model));
-  const Schedule schedule = make_schedule({.name = "gpipe", .ranks = ranks, .micro_batches = 1});
+  const Schedule schedule = make_schedule(ScheduleRequest{.name = "gpipe", .ranks = ranks, .micro_batches = 1});
   PlanRequest request = plan_request(options, model, schedule, device);
   request.batch.groups = request.batch.replicas;
   request.training = options.command == Command::train;

@@ -53,7 +53,9 @@ void Trainer::close_window(std::int64_t step, bool steady) {
   begin_report(times);
   flow_.waiting = gradients_of_ = step;
   flow_.merging = flow_.is_taken = false;
-  flow_.result = {.learning_rate = learning_rate(optimizer_.learning_rate, step), .steady = steady};
+  flow_.result = StepResult{};
+  flow_.result.learning_rate = learning_rate(optimizer_.learning_rate, step);
+  flow_.result.steady = steady;
   const double now = monotonic_seconds();
   flow_.result.ms = 1000 * (now - std::exchange(flow_.window_begin_s, now));
   issued_ = 0;
@@ -168,7 +170,7 @@ void Trainer::correct_window_step(std::int64_t step) {
 
 // A step that updates nothing: version step + 1 is version step.
 void Trainer::keep_version(std::int64_t step) {
-  copy_to_previous();
+  copy_to_previous();  // also where the pipe is filled again
   executor_.set_version(step + 2, memory_.parameters(), memory_.low_parameters());
 }
 

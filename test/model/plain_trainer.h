@@ -33,6 +33,9 @@ class PlainTrainer {
 
   StageChain& chain() { return chain_; }
 
+  // From the first step on: an update is taken twice, less the one before it.
+  void correct_delay() { corrects_ = true; }
+
   struct StepResult {
     double loss = 0;
     double norm = 0;
@@ -116,12 +119,36 @@ class PlainTrainer {
                                                  .v = moments_[r].v.data(),
                                                  .values = rank.values.data(),
                                                  .gradients = rank.gradients.data()};
+      const std::vector<float> before = rank.values;
       train_gpt::adamw_step(device_, arenas, rank.layout, &scalars, options_.adamw, false);
+      if (corrects_) correct(r, before);
+    }
+  }
+
+  // The update is what the step did beside weight decay.
+  void correct(std::size_t r, const std::vector<float>& before) {
+    StageChain::Rank& rank = chain_.ranks()[r];
+    updates_.resize(moments_.size());
+    std::vector<double>& last = updates_[r];
+    const bool first = last.empty();
+    last.resize(before.size());
+    const double rate = options_.rate(step_), decay = static_cast<double>(options_.adamw.weight_decay);
+    for (const train_gpt::ArenaLayout::Entry& entry : rank.layout.entries) {
+      const double kept = entry.info.decays ? 1 - rate * decay : 1;
+      for (std::int64_t k = entry.offset; k < entry.offset + entry.info.elements; ++k) {
+        const auto i = static_cast<std::size_t>(k);
+        const double shrunk = kept * static_cast<double>(before[i]);
+        const double update = shrunk - static_cast<double>(rank.values[i]);
+        rank.values[i] = static_cast<float>(shrunk - (2 * update - (first ? update : last[i])));
+        last[i] = update;
+      }
     }
   }
 
   train_gpt::Device& device_;
   TrainerOptions options_;
+  bool corrects_ = false;
+  std::vector<std::vector<double>> updates_;  // [stage]: of the step before
   StageChain chain_;
   std::vector<Moments> moments_;
   std::int64_t step_ = 0;

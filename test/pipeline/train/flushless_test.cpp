@@ -3,10 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/cpu_device.h"
 #include "model/optimizer.h"
+#include "pipeline/train/measurement.h"
+#include "pipeline/train/trainer.h"
 #include "test/model/plain_trainer.h"
 #include "test/model/temporary_folder.h"
 #include "test/pipeline/expect_equal.h"
@@ -48,8 +55,8 @@ MicroBatch micro_batch(std::int64_t vocab, std::int64_t step, std::int64_t row) 
 }
 
 // The settings of train(), in a loop without pipeline whose stages take their gradients at old parameters.
-PlainTrainer plain(Device& device, const TrainingRun& run, const std::vector<int>& cut,
-                   const std::vector<int>& delays) {
+std::unique_ptr<PlainTrainer> plain(Device& device, const TrainingRun& run, const std::vector<int>& cut,
+                                    const std::vector<int>& delays) {
   const LearningRate rate{.peak = run.peak_learning_rate, .steps = run.steps, .warmup_steps = 1};
   const ChainShape shape{.model = {.layers = run.layers,
                                    .heads = run.heads,
@@ -58,17 +65,17 @@ PlainTrainer plain(Device& device, const TrainingRun& run, const std::vector<int
                                    .max_seq_len = kSeqLen,
                                    .tied = run.tied},
                          .cut = cut,
+                         .recompute = {},
                          .B = run.rows,
                          .T = kSeqLen};
-  PlainTrainer trainer(
+  auto trainer = std::make_unique<PlainTrainer>(
       device, shape,
-      {.adamw = {.weight_decay = 0.1F},
-       .grad_clip = run.grad_clip,
-       .delays = delays,
-       .rate = [=, m = run.micro_batches, by_micro_batch = run.schedule == "pipedream"](std::int64_t step) {
-         return learning_rate(rate, by_micro_batch ? step / m : step);
-       }});
-  for (StageChain::Rank& rank : trainer.chain().ranks()) {
+      TrainerOptions{.adamw = {.weight_decay = 0.1F},
+                     .grad_clip = run.grad_clip,
+                     .delays = delays,
+                     .rate = [=, m = run.micro_batches, by_micro_batch = run.schedule == "pipedream"](
+                                 std::int64_t step) { return learning_rate(rate, by_micro_batch ? step / m : step); }});
+  for (StageChain::Rank& rank : trainer->chain().ranks()) {
     initialise_arena(device, rank.values.data(), shape.model, rank.layout, 7);
   }
   return trainer;
@@ -79,16 +86,16 @@ TEST(Flushless, AStepTakesItsGradientsAtTheParametersOfTheStepBefore) {
   TrainingRun run = two_bw({.micro_batches = 3});
   run.grad_clip = median_norm(run);
   const Outcome outcome = train(run);
-  PlainTrainer reference = plain(*device, run, {8}, {1});
-  PlainTrainer without = plain(*device, run, {8}, {0});
+  const auto reference = plain(*device, run, {8}, {1});
+  const auto without = plain(*device, run, {8}, {0});
   for (int step = 0; step < run.steps; ++step) {
     std::vector<MicroBatch> batches;
     for (int row = 0; row < run.micro_batches; ++row) batches.push_back(micro_batch(run.vocab, step, row));
-    EXPECT_EQ(reference.step(batches).norm, outcome.norms[static_cast<std::size_t>(step)]) << step;
-    without.step(batches);
+    EXPECT_EQ(reference->step(batches).norm, outcome.norms[static_cast<std::size_t>(step)]) << step;
+    without->step(batches);
   }
-  EXPECT_EQ(reference.hash(), outcome.hash);
-  EXPECT_NE(without.hash(), outcome.hash);
+  EXPECT_EQ(reference->hash(), outcome.hash);
+  EXPECT_NE(without->hash(), outcome.hash);
 }
 
 TEST(Flushless, RanksHaveTheBitsOfOne) {
@@ -207,6 +214,81 @@ TEST(Flushless, WithoutTheVersionBeforeItWouldNotBeTheSame) {
   TrainingRun goes_on = two_bw({.micro_batches = 3, .first_step = 3});
   goes_on.resume_from = folder.file(".");
   EXPECT_NE(train(goes_on).hash, unbroken.hash);
+}
+
+// --delay-correction error-feedback, in plain loops and in double: W - (2 u - u of the step before).
+TEST(Flushless, CorrectionIsTheFormula) {
+  const auto device = make_cpu_device(1);
+  TrainingRun run = two_bw({.micro_batches = 2, .steps = 4});
+  run.error_feedback = true;
+  const Outcome outcome = train(run);
+  const auto reference = plain(*device, run, {8}, {1});
+  reference->correct_delay();
+  for (int step = 0; step < run.steps; ++step) {
+    std::vector<MicroBatch> batches;
+    for (int row = 0; row < run.micro_batches; ++row) batches.push_back(micro_batch(run.vocab, step, row));
+    const double norm = outcome.norms[static_cast<std::size_t>(step)];
+    EXPECT_NEAR(reference->step(batches).norm, norm, 1e-4 * norm) << step;
+  }
+  run.error_feedback = false;
+  EXPECT_GT(std::abs(train(run).norms.back() - outcome.norms.back()), 1e-2 * outcome.norms.back());
+}
+
+TEST(Flushless, CorrectionHasTheBitsOfOneRankAndGoesOn) {
+  TrainingRun alone = two_bw({.micro_batches = 4});
+  alone.error_feedback = true;
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::muon}) {
+    alone.optimizer = optimizer;
+    const Outcome one = train(alone);
+    TrainingRun run = alone;
+    run.ranks = 4;
+    expect_equal(train(run), one, "four ranks");
+    const TemporaryFolder folder;
+    run.stop_after = 3;
+    run.save_to = folder.file(".");
+    train(run);
+    TrainingRun goes_on = alone;
+    goes_on.ranks = 2;
+    goes_on.first_step = 3;
+    goes_on.resume_from = folder.file(".");
+    EXPECT_EQ(train(goes_on).hash, one.hash);
+  }
+}
+
+// The norm of one step is no number.
+class OddNorm : public cpu::CpuDevice {
+ public:
+  OddNorm() : CpuDevice(1) {}
+  void squared_sums_all(double* sums, const float* x, std::span<const ArenaTensor> tensors) override {
+    CpuDevice::squared_sums_all(sums, x, tensors);
+    if (++calls_ == 4) sums[0] = std::numeric_limits<double>::infinity();
+  }
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(Flushless, SkippedStepsLeaveTheVersionAsItIs) {
+  TrainingRun alone = two_bw({.micro_batches = 4});
+  alone.make_device = [] { return std::make_unique<OddNorm>(); };
+  alone.before_training = [](Trainer& trainer) { trainer.set_max_skipped(1); };
+  const Outcome one = train(alone);
+  EXPECT_FALSE(std::isfinite(one.norms[3]));
+  EXPECT_NE(one.hash, train(two_bw({.micro_batches = 4})).hash);
+  TrainingRun run = alone;
+  run.ranks = 3;
+  EXPECT_EQ(train(run).hash, one.hash) << "three ranks";
+  run.drain_every = 4;  // behind the step that was skipped
+  EXPECT_EQ(train(run).hash, one.hash) << "drained behind it";
+}
+
+TEST(Flushless, BubbleOfRanksThatHaveTheirStepsAtDifferentTimes) {
+  const std::vector<RankTimes> ranks = {{.first_start = 0, .last_end = 10, .busy = 9},
+                                        {.first_start = 7, .last_end = 19, .busy = 11}};
+  const StepBubble bubble = window_bubble(ranks);
+  EXPECT_DOUBLE_EQ(bubble.makespan, 11);
+  EXPECT_DOUBLE_EQ(bubble.bubble, 1 - 20.0 / 22);
+  EXPECT_DOUBLE_EQ(bubble.bubble_span, 1 - 11.0 / 12);
 }
 
 }  // namespace
