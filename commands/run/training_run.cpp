@@ -150,12 +150,16 @@ int lost_folder(TrainingRun& run) {
   return 1;
 }
 
-// The same fault of all ranks - a file that was cut off - is said once.
-bool says_what_first_said(const TrainingRun& run, const std::string& message) {
+// Ranks often fail of one cause at once - a disk that is full, a file that was cut off - each at a file of its own. The
+// lowest of them says so for all.
+bool lower_rank_says_why(const TrainingRun& run) {
   if (run.session.is_first()) return false;
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const auto first = read_state(run.options.run.output, 0);
-  return first && !first->failure.empty() && message.starts_with(first->failure);
+  for (int rank = 0; rank < run.session.world().rank(); ++rank) {
+    const auto lower = read_state(run.options.run.output, rank);
+    if (lower && !lower->failure.empty()) return true;
+  }
+  return false;
 }
 
 // A checkpoint that failed half way is no use to anybody, and may fill the disk.
@@ -198,7 +202,7 @@ void remove_half_written(const TrainingRun& run) {
     remove_half_written(run);
     const std::string newest = newest_checkpoint(run.options.run.output);
     run.state->fail(error.what());
-    if (!says_what_first_said(run, error.what())) {
+    if (!lower_rank_says_why(run)) {
       std::fprintf(stderr, "train_gpt: error: %s: %s%s\n", who.c_str(), printable(error.what()).c_str(),
                    newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest).c_str());
       std::fflush(stderr);
