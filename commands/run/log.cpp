@@ -174,10 +174,9 @@ void RunLog::steady(const SteadySteps& steady, const Simulation& predicted) {
   event(steady_event(steady, predicted));
   char line[200];
   std::snprintf(line, sizeof line,
-                "%lld steps with a full pipe: %.4g ms each (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
-                static_cast<long long>(steady.steps), steady.period_ms, predicted.makespan, 100 * steady.bubble,
-                100 * predicted.bubble);
-  essential(line);
+                " with a full pipe, on average %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
+                steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble);
+  essential(counted(steady.steps, "step") + line);
 }
 
 void RunLog::measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,

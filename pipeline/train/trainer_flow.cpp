@@ -51,6 +51,7 @@ void Trainer::close_window(std::int64_t step, bool steady) {
   if (steady) times.first_start = flow_.last_end_ms;
   flow_.last_end_ms = times.last_end;
   begin_report(times);
+  device_.synchronize();  // marks count from here
   flow_.waiting = gradients_of_ = step;
   flow_.merging = flow_.is_taken = false;
   flow_.result = StepResult{};
