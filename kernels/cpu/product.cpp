@@ -6,28 +6,68 @@
 namespace train_gpt::cpu {
 namespace {
 
+// ---- memory that is needed next -------------------------------------------------------------------------------------
+
+// Lines to fetch into the second-level cache while a tile is summed, one with each step of the depth: where the tile
+// goes, and pieces of the factors that come next. Waiting for them would take up to a tenth of the time.
+class Fetches {
+ public:
+  static constexpr std::int64_t kLine = 16;  // floats
+
+  void clear() { size_ = 0; }
+  // `rows` rows of `floats` numbers, of which at least the first is there.
+  void add(const float* corner, std::int64_t stride, std::int64_t rows, std::int64_t floats) {
+    for (std::int64_t line = 0; line < floats; line += kLine) {
+      for (std::int64_t row = 0; row < rows && size_ < kMost; ++row) lines_[size_++] = corner + row * stride + line;
+    }
+  }
+  const float* const* lines() const { return lines_; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  static constexpr std::int64_t kMost = kDepthBlock;
+  std::int64_t size_ = 0;
+  const float* lines_[kMost];
+};
+
 // ---- the sums of a tile, in registers -------------------------------------------------------------------------------
 
 // sums(Rows, kTileColumns) = left(Rows, depth) panel(depth, kTileColumns). A packed left factor is a column of
-// kTileRows numbers per step of the depth, one in place a row per `stride`. Every second step fetches a line of what
-// comes next into the cache: `ahead`, then `ahead_stride` on.
+// kTileRows numbers per step of the depth, one in place a row per `stride`.
 template <std::int64_t Rows, bool Packed>
 [[gnu::noinline]] void sum_tile(float* sums, const float* left, std::int64_t stride, const float* panel,
-                                std::int64_t depth, const float* ahead, std::int64_t ahead_stride) {
+                                std::int64_t depth, const Fetches& fetches) {
   Vector sum[Rows][kTileVectors];
+#pragma GCC unroll 12
   for (std::int64_t i = 0; i < Rows; ++i) {
     for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = Vector{};
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    __builtin_prefetch(ahead + k / 2 * ahead_stride, 0, 2);
+  // Three rows by one pointer: few enough that all of them stay in registers.
+  const float* rows[(Rows + 2) / 3];
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < Rows; i += 3) rows[i / 3] = left + i * stride;
+  const auto add_step = [&] {
     Vector right[kTileVectors];
-    for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + k * kTileColumns + v * kVectorLanes);
+    for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + v * kVectorLanes);
+    panel += kTileColumns;
 #pragma GCC unroll 12
     for (std::int64_t i = 0; i < Rows; ++i) {
-      const Vector element = broadcast(Packed ? left[k * kTileRows + i] : left[i * stride + k]);
+      const Vector element = broadcast(Packed ? left[i] : rows[i / 3][i % 3 * stride]);
       for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add(element, right[v], sum[i][v]);
     }
+    left += kTileRows;
+#pragma GCC unroll 4
+    for (std::int64_t i = 0; i < Rows; i += 3) ++rows[i / 3];
+  };
+  const float* const* lines = fetches.lines();
+  const std::int64_t fetched = std::min(depth, fetches.size());
+  std::int64_t k = 0;
+  for (; k < fetched; ++k) {
+    __builtin_prefetch(lines[k], 0, 2);
+    add_step();
   }
+  for (; k < depth; ++k) add_step();
+#pragma GCC unroll 12
   for (std::int64_t i = 0; i < Rows; ++i) {
     for (std::int64_t v = 0; v < kTileVectors; ++v) store(sums + i * kTileColumns + v * kVectorLanes, sum[i][v]);
   }
@@ -88,7 +128,7 @@ void pack_blocks(float* blocks, Factor left, std::int64_t rows, std::int64_t dep
     for (std::int64_t i = 0; i < rows; i += kTileRows) {
       float* to = blocks + i * depth + k * kTileRows;
       if (rows - i >= kTileRows) {
-        std::copy(from + i, from + i + kTileRows, to);
+        store(to, load(from + i, kTileRows), kTileRows);
       } else {
         std::copy(from + i, from + rows, to);
       }
@@ -161,64 +201,90 @@ Block block_at(const Buffers& buffers, Factor left, std::int64_t i, std::int64_t
   return {kSumPacked[height], buffers.blocks + within * depth, 0};
 }
 
-// Columns of the right factor that are packed after the ones at hand: while those are multiplied, they are fetched from
-// memory, half a column of cache lines with every tile.
-struct Ahead {
-  const float* data = nullptr;
-  std::int64_t stride = 0;
-  std::int64_t lines = 0;  // of a row
+// What of the factors is needed after the columns and rows at hand, shared out over their tiles: half a column of cache
+// lines with every tile.
+class Ahead {
+ public:
+  // The columns of the right factor from `right` on, next to be packed; 0 columns: there are none, or they are here.
+  Ahead(Factor left, Factor right, std::int64_t next_columns, std::int64_t rows, std::int64_t depth)
+      : left_(left), right_(right), next_columns_(next_columns), rows_(rows), depth_(depth) {}
 
-  static constexpr std::int64_t kLine = 16;  // floats
-  // The address that tile number `tile` prefetches, every second step of the depth; nothing: one line again and again.
-  const float* of_tile(std::int64_t tile, std::int64_t depth) const {
-    return data + tile / lines * (depth / 2) * stride + tile % lines * kLine;
+  // For the tile-th tile of all, which is the `across`-th of the block of rows from i on.
+  void add_to(Fetches& fetches, std::int64_t tile, std::int64_t i, std::int64_t across) const {
+    const std::int64_t half = depth_ / 2;
+    if (tile / 2 * Fetches::kLine < next_columns_) {
+      fetches.add(right_.at(tile % 2 * half, tile / 2 * Fetches::kLine), right_.stride, half, 1);
+    } else if (left_.transposed) {
+      add_packed_rows(fetches, i, across);
+    } else if (i + kTileRows < rows_ && across < 2) {
+      const std::int64_t height = std::min(kTileRows, rows_ - i - kTileRows);
+      fetches.add(left_.at(i + kTileRows, across * half), left_.stride, height, half);
+    }
   }
-  bool serves(std::int64_t tile) const { return tile < 2 * lines; }
+
+ private:
+  // The rows that are packed next, if they are: every block of tiles takes its part of the depth.
+  void add_packed_rows(Fetches& fetches, std::int64_t i, std::int64_t across) const {
+    const std::int64_t next = i / kPackedRows * kPackedRows + kPackedRows;
+    if (next >= rows_ || across * Fetches::kLine >= kPackedRows) return;
+    const std::int64_t part = i % kPackedRows / kTileRows, parts = kPackedRows / kTileRows;
+    const std::int64_t begin = depth_ * part / parts, end = depth_ * (part + 1) / parts;
+    const std::int64_t row = next + across * Fetches::kLine;
+    if (row < rows_) fetches.add(left_.at(row, begin), left_.stride, end - begin, 1);
+  }
+
+  Factor left_, right_;
+  std::int64_t next_columns_, rows_, depth_;
 };
 
 // `turned`: what is computed is the transpose of what is wanted.
 void multiply_columns(const Buffers& buffers, const Destination& to, bool turned, Factor left, Factor right,
                       const Ahead& ahead, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
   (right.transposed ? pack_columns : pack_rows)(buffers.panels, right, columns, depth);
+  Fetches fetches;
   std::int64_t tile = 0;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t height = std::min(kTileRows, rows - i);
     const Block block = block_at(buffers, left, i, rows, depth);
     for (std::int64_t j = 0; j < columns; j += kTileColumns, ++tile) {
       const std::int64_t width = std::min(kTileColumns, columns - j);
-      const bool fetches = ahead.serves(tile);
-      block.sum(buffers.sums, block.data, block.stride, buffers.panels + j * depth, depth,
-                fetches ? ahead.of_tile(tile, depth) : block.data, fetches ? ahead.stride : 0);
+      const Destination corner_of_tile = turned ? corner(to, j, i) : corner(to, i, j);
+      fetches.clear();
+      fetches.add(corner_of_tile.out, to.stride, turned ? width : height, turned ? height : width);
+      ahead.add_to(fetches, tile, i, j / kTileColumns);
+      block.sum(buffers.sums, block.data, block.stride, buffers.panels + j * depth, depth, fetches);
       if (turned) {
         turn(buffers.turned, buffers.sums, height);
-        write(corner(to, j, i), buffers.turned, kTileStride, width, height);
+        write(corner_of_tile, buffers.turned, kTileStride, width, height);
       } else {
-        write(corner(to, i, j), buffers.sums, kTileColumns, height, width);
+        write(corner_of_tile, buffers.sums, kTileColumns, height, width);
       }
     }
   }
 }
 
-// A product with the transpose of a matrix of weights is turned around, so that the weights need not be packed; turning
-// the sums back costs more than that where the depth is short.
-constexpr std::int64_t kShortDepth = 128;
+// A product of few rows with the transpose of a matrix of weights is turned around, so that the weights need not be
+// packed. Turning the sums back costs more than that for more rows, and where the depth is short.
+constexpr std::int64_t kFewRows = 255, kShortDepth = 128;
 
-void multiply_block(const Buffers& buffers, const Destination& to, Factor left, Factor right, std::int64_t rows,
-                    std::int64_t columns, std::int64_t depth) {
-  const bool turned = right.transposed && !left.transposed && depth > kShortDepth;
+void multiply_block(ThreadPool& pool, int worker, const Buffers& buffers, const Destination& to, Factor left,
+                    Factor right, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  const bool turned = right.transposed && !left.transposed && depth > kShortDepth && rows <= kFewRows;
   if (turned) {
     std::swap(left, right);
     std::swap(rows, columns);
     left.transposed = false;
     right.transposed = true;
   }
-  for (std::int64_t j = 0; j < columns; j += kPackedColumns) {
-    const std::int64_t next = std::min(kPackedColumns, columns - j - kPackedColumns);
-    Ahead ahead;
-    if (!right.transposed && next > 0) ahead = {right.at(0, j + kPackedColumns), right.stride, next / Ahead::kLine};
+  // Of a short depth more columns fit: a left factor that is packed is packed anew for each of these blocks.
+  const std::int64_t packed = kDepthBlock * kPackedColumns / depth / kTileColumns * kTileColumns;
+  for (std::int64_t j = 0; j < columns; j += packed) {
+    pool.progress(worker);
+    const std::int64_t next = right.transposed ? 0 : std::min(packed, columns - j - packed);
+    const Ahead ahead(left, {right.at(0, j + packed), right.stride, right.transposed}, next, rows, depth);
     multiply_columns(buffers, turned ? corner(to, j, 0) : corner(to, 0, j), turned, left,
-                     {right.at(0, j), right.stride, right.transposed}, ahead, rows,
-                     std::min(kPackedColumns, columns - j), depth);
+                     {right.at(0, j), right.stride, right.transposed}, ahead, rows, std::min(packed, columns - j),
+                     depth);
   }
 }
 
@@ -232,11 +298,10 @@ void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& t
   Destination block = to;
   for (std::int64_t k = 0; k < depth; k += even) {
     if (k > 0) {
-      pool.progress(worker);
       block.start = to.out;
       block.bias = nullptr;
     }
-    multiply_block(buffers, block, {left.at(0, k), left.stride, left.transposed},
+    multiply_block(pool, worker, buffers, block, {left.at(0, k), left.stride, left.transposed},
                    {right.at(k, 0), right.stride, right.transposed}, rows, columns, std::min(even, depth - k));
   }
 }

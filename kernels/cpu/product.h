@@ -8,8 +8,8 @@
 // whatever the sizes, the cut into tiles, the threads and the width of the vectors: one rule for every processor with
 // fused multiply-adds. The structure is that of Goto and van de Geijn 2008 (ACM TOMS 34:12): a tile of kTileRows x
 // kTileColumns sums in registers, a panel of the right factor in cache. The left factor is read in place where its rows
-// lie along the depth; weights of a forward product, out = in weight^T, are made the left factor (the product is
-// computed transposed), so that the large matrix is never copied.
+// lie along the depth; weights of a forward product of few rows, out = in weight^T, are made the left factor (the
+// product is computed transposed), so that the large matrix is not copied.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,8 @@ inline Destination corner(Destination whole, std::int64_t row, std::int64_t colu
 // in kernels/arithmetic.h).
 inline constexpr std::int64_t kDepthBlock = 768;
 // As many columns of the right factor (rows of the left one in a product that is computed transposed) are packed at a
-// time: with the longest depth, half of a large second-level cache. The bits do not depend on it.
+// time: with the longest depth, half of a large second-level cache; of a short depth more. The bits do not depend on
+// it.
 inline constexpr std::int64_t kPackedColumns = 256;
 // As many rows of a left factor that cannot be read in place are packed: their pieces of a row of memory are whole
 // cache lines.
@@ -63,7 +64,8 @@ inline constexpr std::int64_t kProductScratch =
     kDepthBlock * (kPackedColumns + kPackedRows) + 2 * kTileStride * kTileColumns;
 
 // to.out = start + bias + scale left(rows, depth) right(depth, columns); depth 0 leaves start + bias. `scratch` is
-// 64-byte aligned. Looks at the pool's progress hook after every block of the depth.
+// 64-byte aligned. Looks at the pool's progress hook before every block of
+// packed columns.
 void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& to, Factor left, Factor right,
               std::int64_t rows, std::int64_t columns, std::int64_t depth);
 

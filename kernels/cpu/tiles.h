@@ -1,6 +1,6 @@
 // The cut of a matrix product into tiles, which the threads share out. Since the bits of a product do not depend on its
-// cut (product.h), the cut suits the number of threads: each tile packs one of its factors anew, so few wide tiles beat
-// many narrow ones, and two per thread even out what one of them loses to something else on its core.
+// cut (product.h), the cut suits the number of threads: each tile packs its part of a factor, so few large tiles beat
+// many small ones, and four per thread even out what one of them loses to something else on its core.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,26 @@ inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t
   return std::clamp((even + unit - 1) / unit * unit, low, high);
 }
 
-// The high bounds keep a block of the depth below the few milliseconds that may pass between two looks at the progress
-// hook.
+inline std::int64_t wanted_tiles(int threads) { return threads == 1 ? 1 : 4 * std::int64_t{threads}; }
+
+// The high bounds keep what is done between two looks at the progress hook below a few milliseconds. The weights are
+// packed once for all rows of a tile.
 inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
-  const std::int64_t wanted = threads == 1 ? 1 : 2 * std::int64_t{threads};
-  const std::int64_t down = (rows + kPackedColumns - 1) / kPackedColumns;
-  const std::int64_t across = (wanted + down - 1) / down;
-  return {piece_size(rows, down, 16, 16, kPackedColumns), piece_size(columns, across, 96, 96, 1536)};
+  constexpr std::int64_t kMostRows = 1024;
+  const std::int64_t down = (rows + kMostRows - 1) / kMostRows;
+  const std::int64_t across = (wanted_tiles(threads) + down - 1) / down;
+  return {piece_size(rows, down, 16, 16, kMostRows), piece_size(columns, across, 96, 96, 1536)};
 }
-// Weight gradients pack the left factor too, a few rows at a time.
+// Weight gradients pack both factors, of every tile its own part: tiles are as square as they can be.
 inline TileShape weight_tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
-  const std::int64_t wanted = threads == 1 ? 1 : 2 * std::int64_t{threads};
-  return {piece_size(rows, wanted, 48, 48, 1152), std::min<std::int64_t>(columns, 1536)};
+  const std::int64_t wanted = wanted_tiles(threads);
+  TileShape best;
+  for (std::int64_t down = 1; down <= wanted; ++down) {
+    const TileShape shape{piece_size(rows, down, 48, 48, 1152),
+                          piece_size(columns, (wanted + down - 1) / down, 96, 96, 1536)};
+    if (best.rows == 0 || std::min(shape.rows, shape.columns) > std::min(best.rows, best.columns)) best = shape;
+  }
+  return best;
 }
 
 template <typename TileTask>

@@ -111,7 +111,9 @@ Timeline measured_timeline(const Schedule& schedule, const MeasuredStep& step, c
   const double zero = step.first_start();
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     for (const MeasuredLowered& it : step.ranks[r].lowered) {
-      result.rows[r].push_back({.start = it.begin - zero, .end = it.end - zero, .letter = it.letter});
+      // Parameters may have been gathered before the first action began.
+      if (it.end >= zero)
+        result.rows[r].push_back({.start = std::max(it.begin - zero, 0.0), .end = it.end - zero, .letter = it.letter});
     }
     std::stable_sort(result.rows[r].begin(), result.rows[r].end(),
                      [](const TimelineBar& a, const TimelineBar& b) { return a.start < b.start; });

@@ -222,7 +222,7 @@ TEST_P(OptionOfTrain, ChangesWhatItMustAndNothingElse) {
   if (row.base == Base::two_ranks) base = with(base, {{"profile", "@/profile.json"}});
   if (row.base == Base::two_ranks && row.option != "partition" && row.option != "chunks" &&
       row.option != "group-size") {
-    base = with(base, {{"partition", row.option == "data-parallel" ? "uniform" : "3,3"}});
+    base = with(base, {{"partition", row.ranks_are_replicas() ? "uniform" : "3,3"}});
   }
   if (row.option == "chunks" || row.option == "group-size") base = with(base, {{"partition", "uniform"}});
   for (const auto& [option, value] : base) prepare(value);

@@ -1,6 +1,7 @@
 // What each option of `train` changes of a run. A row per option; an option without one fails EveryOption.HasARow.
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,12 @@ struct OptionRow {
   Base base = Base::one_rank;
   Arguments given = {};                   // both runs have these as well
   std::set<std::string> leaves_out = {};  // options of the base that the run cannot have
+
+  // The two ranks are no pipeline.
+  bool ranks_are_replicas() const {
+    const auto is_it = [](const auto& one) { return one.first == "data-parallel"; };
+    return std::ranges::any_of(arguments, is_it) || std::ranges::any_of(given, is_it);
+  }
 };
 
 // In values, `@` is the folder of the tests: `@/train.bin` `@/other.bin` tokens, `@/questions.jsonl` a question,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "pipeline/measure/measured_timeline.h"
 #include "pipeline/measure/step_analysis.h"
 #include "pipeline/measure/trace.h"
 #include "pipeline/schedule/catalog.h"
@@ -58,6 +59,20 @@ TEST(StepBubble, OfTimesThatAreKnown) {
   EXPECT_DOUBLE_EQ(step.makespan, 18);
   EXPECT_DOUBLE_EQ(step.bubble, 1 - 16 / 36.0);
   EXPECT_DOUBLE_EQ(step.bubble_span, 1 - 10 / 18.0);
+}
+
+// Gathers belong to the step whose first actions they run beside, and may be complete before those begin.
+TEST(MeasuredTimeline, BeginsWithTheFirstAction) {
+  MeasuredStep step = scripted_step();
+  step.ranks[0].lowered.push_back({'G', 98, 98.5, 99});
+  step.ranks[1].lowered.push_back({'G', 98, 99, 105});
+  const Timeline drawn = measured_timeline(schedule(), step, simulate(schedule(), Costs{}));
+  ASSERT_EQ(drawn.rows.size(), 2U);
+  EXPECT_EQ(drawn.rows[0].size(), 4U);  // F, B, R and U
+  ASSERT_EQ(drawn.rows[1].size(), 5U);
+  EXPECT_EQ(drawn.rows[1].front().letter, 'G');
+  EXPECT_EQ(drawn.rows[1].front().start, 0);
+  EXPECT_EQ(drawn.rows[1].front().end, 5);
 }
 
 TEST(Trace, TimesAreMicrosecondsFromTheFirstAction) {
