@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The table of docs/flushless.md: schedules with and without a flush on the timed device, where every action takes the
 time that it is given and messages are real. Per schedule what a step takes and how long its ranks are idle, beside the
-prediction: the median step of those that flush, the mean of the steps with a full pipe of those that do not.
+prediction: of the median step, or the median of the steps with a full pipe.
 
     scripts/measure_flushless.py [--program ./train_gpt] [--steps 10] [--forward 20]
 """
@@ -24,7 +24,7 @@ def run(options, p, m, factor, hop, schedule):
         command = ["mpirun", "-n", str(p), options.program, "train", "--device", "timed", "--layers", str(2 * p)]
         command += ["--heads", "2", "--hidden", "32", "--vocab", "257", "--seq-len", "16", "--micro-batch-size", "1"]
         command += ["--micro-batches", str(m), "--steps", str(options.steps), "--schedule", schedule]
-        command += ["--final-timeline", "false", "--quiet", "--output", folder + "/run"]
+        command += ["--quiet", "--output", folder + "/run"]
         for cost in ("forward", "input", "weight"):
             command += [f"--cost-{cost}", str(options.forward)]
         command += ["--cost-comm", str(hop * options.forward)]

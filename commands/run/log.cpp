@@ -174,7 +174,7 @@ void RunLog::steady(const SteadySteps& steady, const Simulation& predicted) {
   event(steady_event(steady, predicted));
   char line[200];
   std::snprintf(line, sizeof line,
-                " with a full pipe, on average %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
+                " with a full pipe, median %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
                 steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble);
   essential(counted(steady.steps, "step") + line);
 }

@@ -20,6 +20,7 @@ StepMeter::StepMeter(TrainingRun& run)
                run.trainer->lowered().size(), kStepsKept),
       recorder_(run),
       stragglers_(run.plan.request.schedule, run.planned, run.session.world().size()),
+      steady_(run.flushless() ? kSteadyKept : 0),
       one_host_(run.session.host().ranks == run.session.world().size()) {}
 
 // When is decided by what all ranks know alike.
@@ -62,13 +63,7 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   if (run_.optimistic()) report.redone = result.redone;
   const auto pipeline = result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline));
   report.bubble = run_.flushless() ? window_bubble(pipeline) : step_bubble(pipeline);
-  if (result.steady) {
-    ++steady_.steps;
-    for (const RankTimes& rank : pipeline) {
-      steady_.busy_ms += rank.busy;
-      steady_.window_ms += rank.last_end - rank.first_start;
-    }
-  }
+  if (result.steady) steady_[static_cast<std::size_t>(steady_count_++) % kSteadyKept] = report.bubble;
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
     report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
@@ -86,19 +81,24 @@ double StepMeter::measuring_share() const {
   return (keeping_ms_ + static_cast<double>(marks) * mark_ms * static_cast<double>(steps_taken_)) / steps_ms_;
 }
 
+// Medians: a step as they usually are, disturbances left out.
+SteadySteps StepMeter::steady_steps() const {
+  const auto kept = std::min<std::size_t>(static_cast<std::size_t>(steady_count_), kSteadyKept);
+  const auto median = [&](double StepBubble::*number) {
+    std::vector<double> all;
+    for (std::size_t i = 0; i < kept; ++i) all.push_back(steady_[i].*number);
+    std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>((kept - 1) / 2));
+    return all[(kept - 1) / 2];
+  };
+  return {.steps = steady_count_, .period_ms = median(&StepBubble::makespan), .bubble = median(&StepBubble::bubble)};
+}
+
 void StepMeter::show_results() {
   recorder_.hand_on();
   std::vector<MeasuredStep> steps = gather_steps(run_.groups, run_.plan, records_);
   if (!run_.session.is_first()) return;
   RunLog& log = *run_.log;
-  if (steady_.steps > 0) {
-    const std::size_t ranks = run_.plan.ranks.size();
-    const SteadySteps steady{
-        .steps = steady_.steps,
-        .period_ms = steady_.window_ms / static_cast<double>(ranks) / static_cast<double>(steady_.steps),
-        .bubble = 1 - steady_.busy_ms / steady_.window_ms};
-    log.steady(steady, run_.predicted);
-  }
+  if (steady_count_ > 0) log.steady(steady_steps(), run_.predicted);
   if (steps.empty()) return log.essential("note: no step was taken: nothing to measure, to trace or to draw");
   char text[100];
   if (clock_needed_at_ > 0) {
