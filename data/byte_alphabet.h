@@ -11,7 +11,7 @@ namespace train_gpt {
 // [byte] -> the code point that stands for it.
 const std::array<char32_t, 256>& byte_alphabet();
 
-// The bytes in the order of their code points: what vocabularies number them by.
+// The bytes in the order of their code points, in which vocabularies number them.
 const std::array<unsigned char, 256>& bytes_in_alphabet_order();
 
 // "\xE4 b" -> "\u00E4\u0120b", as UTF-8.

@@ -35,7 +35,7 @@ void refuse_packed(const std::string& path) {
 
 constexpr std::size_t kShownError = 300;  // of what may quote a whole text
 
-// The field's text, found without keeping what else the row has.
+// The field's text, found without keeping the rest of the row.
 class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   FieldFinder(const std::string& field, std::string& text) : field_(field), text_(text) {}
@@ -126,7 +126,7 @@ bool DocumentReader::next(Document& document) {
       refuse_packed(files_[place_.file]);
       file_ = std::make_shared<MappedText>(files_[place_.file]);
     }
-    if (place_.byte < std::max<std::size_t>(1, file_->text().size())) break;  // a file of no byte is one document
+    if (place_.byte < std::max<std::size_t>(1, file_->text().size())) break;  // an empty file is one document
     place_ = {place_.file + 1, 0, 1, place_.document};
     file_.reset();
   }

@@ -1,4 +1,4 @@
-// The documents of text files, one after the other, without reading more than one is looking at.
+// The documents of text files, one after the other, without reading beyond the one that is looked at.
 //
 //   FILE.jsonl     every line is a JSON object, one of whose fields is a document; lines without anything are skipped
 //   other files    one document each, or several with <|endoftext|> between them
@@ -14,7 +14,7 @@
 
 namespace train_gpt {
 
-// A file in memory, mapped: it takes none until it is looked at.
+// A file mapped into memory, which takes none until it is looked at.
 class MappedText {
  public:
   // Throws std::invalid_argument naming the text.
@@ -33,7 +33,7 @@ class MappedText {
 
 struct DocumentSettings {
   std::string field = "text";        // of JSONL rows
-  bool split_at_end_of_text = true;  // text files; false: "<|endoftext|>" is text as any other
+  bool split_at_end_of_text = true;  // text files; false: "<|endoftext|>" is text like any other
 };
 
 // Where the next document is looked for.
@@ -58,7 +58,7 @@ class DocumentReader {
   // `files` outlives the reader. Rows and texts are told apart by their files' names.
   DocumentReader(const std::vector<std::string>& files, DocumentSettings settings, DocumentPlace from = {});
 
-  // False at the end. Empty text files and blank lines are documents too, of no byte.
+  // False at the end. Empty text files and blank lines are documents too, without a byte.
   bool next(Document& document);
   const DocumentPlace& place() const { return place_; }
 

@@ -8,7 +8,7 @@
 namespace train_gpt {
 namespace {
 
-// A long piece seldom comes twice, and what is remembered has to end somewhere.
+// A long piece seldom comes twice, and memory must have a bound.
 constexpr std::size_t kLongestKnown = 64;
 constexpr std::size_t kMostKnown = std::size_t{1} << 17;
 constexpr std::size_t kLongestPiece = std::size_t{1} << 30;
@@ -43,7 +43,7 @@ void Encoder::for_each_stretch(std::string_view text, const std::function<void(c
       rest.remove_prefix(1);
     }
   };
-  // Those that are not normalized come first, the others are looked for in what lies between.
+  // Tokens that are not normalized come first; the others are looked for in what lies between.
   const auto add_between = [&](std::string_view rest, bool normalized, const auto& add_rest) {
     while (!rest.empty()) {
       std::size_t at = 0;

@@ -62,7 +62,7 @@ class Learner {
       heap_.pop();
       const std::int64_t count = pairs_.at(best.pair).count;
       if (count < 1) continue;
-      if (count < best.count) {  // it has become rarer since: to the place that is its own now
+      if (count < best.count) {  // it has become rarer since: back to its place
         heap_.push({count, best.pair});
         continue;
       }

@@ -26,7 +26,7 @@ std::int64_t whole_number(const std::string& path, const Json& object, const cha
   const auto found = object.find(key);
   if (found == object.end()) refuse(path, std::string("has no \"") + key + "\"");
   if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<std::uint64_t>() > INT64_MAX)) {
-    // Of a list only what it is: writing one out takes as much stack as it is deep.
+    // Says of a list only that it is one: writing it out takes as much stack as it is deep.
     const std::string shown = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
     refuse(path, std::string("has a \"") + key + "\" that is no whole number: " + shown);
   }

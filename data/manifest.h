@@ -29,7 +29,7 @@ std::string manifest_path(const std::string& token_file);
 std::string manifest_text(const Manifest& manifest);
 
 // Nothing if the token file has no manifest. Throws std::invalid_argument naming the manifest if it cannot be read, or
-// if it speaks of another number of tokens than the token file's header.
+// if it gives another number of tokens than the token file's header.
 std::optional<Manifest> read_manifest(const std::string& token_file);
 
 // The vocabulary that the manifests of the files of `pattern` agree on; nothing if none of them has one. Throws

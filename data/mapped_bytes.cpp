@@ -13,7 +13,7 @@
 
 namespace train_gpt {
 
-// One per mapping, in a list that only grows, since a signal may read it at any time; free ones are taken again.
+// One per mapping, in a list that only grows, since a signal may read it at any time; free ones are used again.
 struct MappedPlace {
   std::atomic<bool> taken = true;
   std::atomic<const std::byte*> begin = nullptr;
@@ -37,7 +37,7 @@ MappedPlace* free_place() {
   return place;
 }
 
-// From the page that is not there to the end of the mapping, zeros take its place.
+// Zeros take the place of the mapping from the missing page to its end.
 bool fill_with_zeros(MappedPlace& place, const std::byte* at) {
   const std::byte* begin = place.begin;
   const std::byte* end = begin + place.size;
@@ -63,7 +63,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
   ::signal(signal, SIG_DFL);  // it comes again at once
 }
 
-// Again for each mapping: MPI's libraries put a handler of their own there as they start.
+// Installed anew for each mapping, since MPI's libraries install a handler of their own when they start.
 void listen() {
   struct sigaction action = {};
   action.sa_sigaction = on_bus_error;

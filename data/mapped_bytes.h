@@ -1,5 +1,5 @@
 // A file mapped into memory for reading. Where it is cut off meanwhile - a copy that starts again, a sync tool - the
-// system ends a program that reads behind the new end; here such bytes read as zeros, and cut_off() says so.
+// system ends a program that reads past the new end; here such bytes read as zeros, and cut_off() says so.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class MappedBytes {
   MappedBytes& operator=(MappedBytes&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Ask when you have read: what came before may be zeros instead.
+  // To be asked after reading: what was read may be zeros instead.
   bool cut_off() const;
 
  private:

@@ -29,10 +29,10 @@ struct Candidate {
   std::int64_t bytes = 0;    // of the ending, without that space
 };
 
-// Of a row of T + 1 ids: where that is not enough the context loses its beginning, and then the ending its own.
+// In a row of T + 1 ids. Where that is too short the context loses its beginning, and then the ending its own.
 Candidate candidate_of(const Question& question, std::size_t ending, const Tokenizer& tokenizer, std::int64_t T);
 
-// Which ending has the highest score, the first of several; `scores` has one per ending.
+// The ending with the highest score, the first of several; `scores` has one per ending.
 int best_ending(const std::vector<double>& scores);
 
 }  // namespace train_gpt

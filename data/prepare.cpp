@@ -31,7 +31,7 @@ struct Stopped {};
 
 std::string journal_path(const PrepareRequest& request) { return request.train_file + ".journal"; }
 
-// The request as a text that is another one whenever the outcome may be.
+// The request as a text, which differs wherever the outcome may.
 std::string described(const PrepareRequest& request, const std::string& tokenizer_name) {
   std::string text = tokenizer_name + " " + request.tokenizer_file + " " + request.documents.field + " " +
                      std::to_string(request.val_fraction) + " " + std::to_string(request.shard_tokens);
@@ -72,7 +72,7 @@ struct Batch {
   bool is_long = false;
 };
 
-// Texts that were cut off while they were read are no texts.
+// Throws if a text was cut off while it was read.
 void require_whole(const Batch& batch) {
   for (const Document& document : batch.documents) document.file->require_whole();
 }

@@ -17,7 +17,7 @@ struct PrepareRequest {
   DocumentSettings documents;
   std::string train_file;      // "DIR/train.bin", or any other
   std::string val_file;        // needed if val_fraction > 0
-  std::string tokenizer_file;  // its name, which manifests tell; "bytes": there is none
+  std::string tokenizer_file;  // the name that manifests give; "bytes": there is none
   // Every (1/val_fraction)th document; where there are fewer documents than that, the last part of each of them.
   double val_fraction = 0;
   std::int64_t shard_tokens = 0;  // of a token file; 0: one file
@@ -27,7 +27,7 @@ struct PrepareRequest {
 
 struct PrepareHooks {
   std::function<void(std::int64_t, std::int64_t)> progress;  // bytes done, bytes in all; about every 16 MB
-  std::function<bool()> stop;                                // asked often: end early, to be gone on with
+  std::function<bool()> stop;                                // asked often; true: end early, to be continued later
 };
 
 struct PrepareSummary {
@@ -44,7 +44,7 @@ struct PrepareSummary {
 std::int64_t check_texts(const std::vector<std::string>& text_files, const std::vector<std::string>& written);
 
 // Writes the token files and their manifests. Files appear under their names only when complete; missing folders are
-// made. What is done is kept in `train_file`.journal every few seconds, so that a preparation that was ended goes on.
+// made. Progress is kept in `train_file`.journal every few seconds, so that a preparation that was ended can continue.
 // Memory does not grow with the texts. Throws std::invalid_argument if there is no text, a text cannot be read, or one
 // token file cannot hold it; std::runtime_error if the output cannot be written.
 PrepareSummary prepare(const PrepareRequest& request, const Tokenizer& tokenizer, const PrepareHooks& hooks = {});

@@ -30,7 +30,7 @@ class TemporaryFile {
   void flush();
   // Gives the file its name, replacing an older one. Call flush() first.
   void commit();
-  // Leaves the file under its temporary name, to be gone on with. Call flush() first.
+  // Leaves the file under its temporary name, to be continued later. Call flush() first.
   void keep() { finished_ = true; }
 
  private:

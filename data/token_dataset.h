@@ -1,8 +1,8 @@
 // Token files ("shards") cut into windows of T tokens.
 //
-// Windows are cut per shard: window k of a shard has the inputs [k*T, k*T + T) and, shifted by one, the targets
-// [k*T + 1, k*T + T + 1), so a shard of n tokens has (n - 1) / T of them. What is left over at the end of a shard is
-// dropped, never padded, and no window crosses from one shard to the next. Windows are numbered through all shards.
+// Windows are cut per shard: window k of a shard has the inputs [k*T, k*T + T) and, shifted by one, the targets [k*T +
+// 1, k*T + T + 1), so a shard of n tokens has (n - 1) / T of them. The rest at the end of a shard is dropped, never
+// padded, and no window crosses from one shard to the next. Windows are numbered through all shards.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ class TokenShards {
 
   // Brings everything to the disk; afterwards a writer with this state can go on.
   const ShardState& flush();
-  // Leaves the file under way to be gone on with from the last flush().
+  // Leaves the file under way to be continued from the last flush().
   void keep();
   // Gives the last file its name, and removes shards of an earlier, longer run.
   void finish();

@@ -65,8 +65,8 @@ class Encoder {
   // Appends the ids of a text.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
 
-  // Appends the ends of what the first pattern cuts out of a stretch, from byte `from`, a place where a cut begins, up
-  // to the first end that is at `until` or later. Cuts depend on nothing before them; with no pattern all is one cut.
+  // Appends the ends of the cuts that the first pattern makes in a stretch, from byte `from`, where a cut begins, up to
+  // the first end at `until` or later. Cuts depend on nothing before them; with no pattern all is one cut.
   void cut_ends(std::string_view stretch, std::size_t from, std::size_t until, std::vector<std::size_t>& ends);
   // Appends the ids of one cut.
   void encode_cut(std::string_view cut, std::vector<std::int32_t>& ids);

@@ -46,7 +46,7 @@ std::size_t utf8_character(std::string_view text) {
 std::size_t utf8_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
-    // Eight ASCII bytes at a time, since most of most texts is that.
+    // Eight ASCII bytes at a time, since most texts are mostly ASCII.
     std::uint64_t eight = 0;
     if (at + sizeof eight <= text.size()) {
       std::memcpy(&eight, text.data() + at, sizeof eight);

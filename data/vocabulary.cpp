@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Every byte has to be a token, or some text could not be told.
+// Every byte has to be a token, or some texts would have no ids.
 void check_bytes(const Vocabulary& vocabulary, const std::string& path) {
   const TokenIds ids = token_ids(vocabulary);
   for (int byte = 0; byte < 256; ++byte) {
@@ -28,7 +28,7 @@ void check_bytes(const Vocabulary& vocabulary, const std::string& path) {
   }
 }
 
-// Throws if one is none, naming the file that it is from.
+// Throws if a pattern is not a valid one, naming the file that it is from.
 void check_patterns(const Vocabulary& vocabulary, bool from_file) {
   for (const std::string& pattern : vocabulary.patterns) {
     try {
@@ -40,7 +40,7 @@ void check_patterns(const Vocabulary& vocabulary, bool from_file) {
   }
 }
 
-// The token that ends a text, by the names that it goes by.
+// The token that ends a text, under any of its usual names.
 std::int32_t find_end_of_text(const Vocabulary& vocabulary, const std::string& path) {
   for (const char* name : {kEndOfText, "<|end_of_text|>", "</s>"}) {
     for (const Vocabulary::AddedToken& token : vocabulary.added) {

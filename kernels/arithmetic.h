@@ -1,6 +1,6 @@
 // The arithmetic on which a run's bits depend besides model, batch and the order of sums of its accumulation groups:
-// two runs whose arithmetic is equal may be compared bit for bit, on whatever machine each ran. Goes into checkpoints
-// and logs, and ranks compare it before they train together.
+// two runs whose arithmetic is equal may be compared bit for bit, on whatever machine each ran. It goes into
+// checkpoints and logs, and ranks compare it before they train together.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Arithmetic {
 };
 
 // One line for people and for comparisons of files: "C++ kernels, any with fused multiply-adds, fp32, summation rules
-// 2".
+// 3".
 inline std::string to_string(const Arithmetic& arithmetic) {
   return arithmetic.library + ", " + arithmetic.processor + ", " + arithmetic.precision + ", summation rules " +
          std::to_string(arithmetic.summation_rules);

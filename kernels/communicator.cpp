@@ -21,8 +21,8 @@ void wait_until(const std::function<bool()>& poll) {
     if (poll()) return;
     sched_yield();
   }
-  // A two-hundredth of the time waited so far: what a nap oversleeps, and a large message takes two or three turns of
-  // both sides, stays small beside the wait.
+  // A two-hundredth of the time waited so far: what a nap oversleeps then stays small beside the wait, even where a
+  // large message takes two or three turns of both sides.
   using Clock = std::chrono::steady_clock;
   constexpr Clock::duration kShortestNap = std::chrono::microseconds(20);
   constexpr Clock::duration kLongestNap = std::chrono::milliseconds(1);

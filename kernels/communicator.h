@@ -34,8 +34,8 @@ class Communicator {
 
   // Channels ------------------------------------------------------------------------------------------------------
   // Names the channels that this communicator will carry: the same ends, in the same order, on every rank (collective).
-  // After this, channel numbers are indices into the list. What messages need besides the caller's buffers is made
-  // here.
+  // After this, channel numbers are indices into the list. Everything that messages need besides the caller's buffers
+  // is made here.
   struct ChannelEnds {
     int source = 0;
     int destination = 0;
@@ -43,8 +43,8 @@ class Communicator {
     int slots = 0;           // messages that this rank's end has in flight at once; 0: neither end is this rank's
   };
   virtual void open_channels(std::span<const ChannelEnds> channels) = 0;
-  // Says that all_reduce, reduce_scatter or all_gather will be used, one at a time, on at most `most_elements`: what
-  // they need is made here (collective).
+  // Announces that all_reduce, reduce_scatter or all_gather will be used, one at a time, on at most `most_elements`,
+  // and makes what they need (collective).
   virtual void open_collectives(std::int64_t /*most_elements*/) {}
 
   // Starts sending `bytes` bytes from `data` on a channel of which this rank is the source, after everything that is
@@ -74,19 +74,20 @@ class Communicator {
   // two, and in rank order, ((r0 + r1) + r2) + .., where it is not, whatever the library does: results are reproducible
   // and equal on all ranks bit for bit.
   virtual Ticket all_reduce(float* data, std::int64_t count) = 0;
-  // Of `data` rank r has the piece [cuts[r], cuts[r + 1]); cuts has size() + 1 numbers, the same on all ranks, and
-  // stays untouched until the ticket is done. The sum of each piece arrives at its rank, and the other pieces hold
-  // nothing.
+  // Rank r has the piece [cuts[r], cuts[r + 1]) of `data`; cuts has size() + 1 numbers, the same on all ranks, and
+  // stays untouched until the ticket is done. The sum of each piece arrives at its rank; the other pieces then hold
+  // nothing of use.
   virtual Ticket reduce_scatter(float* data, std::span<const std::int64_t> cuts) = 0;
-  // The pieces of all ranks arrive everywhere.
+  // Every rank receives the pieces of all others.
   virtual Ticket all_gather(float* data, std::span<const std::int64_t> cuts) = 0;
 
   // Host-side collectives on small data (plans, norms, losses, errors); they return when done and may not be called
   // while a step is running on channels of the same communicator.
   virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
-  // Brings together an array of which every element is nonzero on at most one rank: a sum without a rounding to order.
+  // Brings together an array of which every element is nonzero on at most one rank: a sum that rounds nothing, in any
+  // order.
   virtual void merge_host(std::span<double> data) = 0;
-  // The same, returning at once: the result is in `data`, which stays untouched until then, when the ticket is done.
+  // The same without waiting: `data` stays untouched until the ticket is done, and then holds the result.
   virtual Ticket start_merge_host(std::span<double> data) = 0;
   virtual void broadcast_host(void* data, std::int64_t bytes, int root) = 0;
   // Every rank gives its bytes, rank `root` gets all of them in rank order (other ranks: empty).

@@ -68,8 +68,8 @@ struct VocabularyShard {
   std::int64_t columns = 0;
 };
 
-// The running sums of the classifier's shards, one row per position: see Device::fold_scores. Going back, mixture is
-// the gradient of the classifier's input.
+// The running sums of the classifier's shards, one row per position: see Device::fold_scores. In the backward pass,
+// mixture is the gradient of the classifier's input.
 struct SoftmaxFold {
   float* largest = nullptr;
   float* sum = nullptr;
@@ -80,7 +80,7 @@ struct SoftmaxFold {
 // One atom: the unit of norms, hashes and optimizer shards.
 inline constexpr std::int64_t kAtomElements = 65536;
 
-// Chunks of the head's rows fit the caches of a cpu, or the L2 of a GPU, for which few launches count as well.
+// Chunks of the head's rows fit the caches of a cpu, or the L2 of a GPU, where few launches count as well.
 enum class HeadChunks : std::uint8_t { for_cpu, for_gpu };
 
 // Tensors that one operation takes.
@@ -133,7 +133,7 @@ class Device {
   }
 
   // ---- time -----------------------------------------------------------------------------------------------------
-  // A mark in the compute stream. elapsed_ms(a, b) waits for both.
+  // A mark in the compute stream. time_ms waits until the stream has passed it.
   using Mark = std::int64_t;
   virtual Mark mark() = 0;
   // Milliseconds since a time base shared by the ranks of a host (CLOCK_MONOTONIC on the cpu device).
@@ -191,9 +191,8 @@ class Device {
     matmul_backward_weight(dweight, dbias, in, dout, N, C, OC);
   }
 
-  // ---- causal self-attention, blocked, T x T never stored (Dao et al. 2022, Milakov and Gimelshein 2018)
-  // ------------- qkv(B,T,3C) holds q, k, v of all heads side by side; out(B,T,C); lse(B,NH,T) = log sum exp of the
-  // scaled scores
+  // ---- causal self-attention, blocked, T x T never stored (Dao et al. 2022, Milakov and Gimelshein 2018) -----------
+  // qkv(B,T,3C) holds q, k, v of all heads side by side; out(B,T,C); lse(B,NH,T) = log sum exp of the scaled scores
   virtual void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                                  std::int64_t NH) = 0;
   // The queries of one row's positions [first, T) alone: out(T-first,C), lse(NH,T-first), with the bits that
@@ -204,8 +203,8 @@ class Device {
   virtual void attention_backward(void* dqkv, const void* dout, const void* qkv, const void* out, const float* lse,
                                   std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH) = 0;
 
-  // ---- classifier: softmax cross-entropy, one shard of the vocabulary after the other (see model/unit_head.h)
-  // ------------- The scores of a row are in(C) weight^T; at the row's target (targets < 0: none) they enter the loss.
+  // ---- classifier: softmax cross-entropy, one shard of the vocabulary after the other (see model/unit_head.h) ------
+  // The scores of a row are in(C) weight^T; at the row's target (targets < 0: none) they enter the loss.
 
   // scores(N,OC) fp32 = in(N,C) weight(OC,C)^T
   virtual void shard_scores(float* scores, const void* in, const void* weight, std::int64_t N, std::int64_t C,
@@ -249,8 +248,9 @@ class Device {
   virtual void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
                              const AdamWConstants& constants, std::int64_t n) = 0;
   // The elementwise parts of Muon; its products are those above. Buffers start at multiples of 4 bytes (2 in bf16),
-  // since q, k and v lie in one tensor; `out` and `update` at multiples of 256. sums[a] = sum of squares of atom a of
-  // G', accumulated in double
+  // since q, k and v lie in one tensor; `out` and `update` at multiples of 256.
+  //
+  // sums[a] = sum of squares of atom a of G', accumulated in double
   virtual void muon_squared_sums(double* sums, const AveragedGradient& from, std::int64_t n) = 0;
   // out(n) = G' / (sqrt(sum of all sums) + 1e-7), at activation precision
   virtual void muon_direction(void* out, const AveragedGradient& from, const double* sums, std::int64_t n) = 0;
@@ -267,9 +267,8 @@ class Device {
   // out(n) += in(n): the tied embedding's two gradients, groups of micro-batches
   virtual void add(float* out, const float* in, std::int64_t n) = 0;
 
-  // ---- several tensors, at most kTensorsAtOnce, in one operation
-  // ------------------------------------------------------ With the bits of one operation per tensor, which is what
-  // they are on a device where starting one costs nothing.
+  // ---- several tensors, at most kTensorsAtOnce, in one operation ----------------------------------------------------
+  // The bits are those of one operation per tensor, which the defaults are: starting one costs a cpu nothing.
   struct Zeros {
     float* out = nullptr;
     std::int64_t elements = 0;
@@ -320,8 +319,8 @@ class Device {
 // The cpu device: fp32. threads >= 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-// GPUs that this process may use; where there is none, the reason, for messages. Only in builds with CUDA (macro
-// TRAIN_GPT_CUDA), as the next.
+// The number of GPUs that this process may use, and where it is 0 the reason, for messages. This and the next function
+// exist only in builds with CUDA (macro TRAIN_GPT_CUDA).
 struct GpuCount {
   int count = 0;
   std::string reason;

@@ -1,5 +1,5 @@
-// The host's side of a communicator that stands on another one: who the ranks are, small data, barriers and the end of
-// the job are the inner communicator's; messages and collectives on tensors are what a derived class is about.
+// A communicator that is built on another one. The inner communicator serves the host's side: ranks, small data,
+// barriers and the end of the job. Messages and collectives on tensors are left to the derived class.
 #pragma once
 
 #include <cstdlib>

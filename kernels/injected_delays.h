@@ -27,8 +27,8 @@ struct DelaySpec {
   double step = 0;
   double latency = 0;
   double bandwidth = 0;  // 0: infinite
-  // The extra time of a message between two ranks of a communicator of this size; empty: none. Not of SPEC: the
-  // timed device has links as --cost-comm and --cost-bandwidth say.
+  // The extra time of a message between two ranks of a communicator of this size; empty: none. Not part of SPEC: the
+  // timed device has the links that --cost-comm and --cost-bandwidth describe.
   struct Link {
     double latency = 0;
     double bandwidth = 0;

@@ -1,6 +1,6 @@
-// The order in which equal parts of n ranks are added, for every communicator that adds on the host. Ranks that are a
-// power of two add halves at distance 1, 2, 4, ..: a balanced binary tree, so that d ranks which each bring the sum of
-// an aligned subtree make the sum that one rank makes of all leaves. Others add in rank order.
+// The order in which equal parts of n ranks are added, for every communicator that adds on the host. Where n is a power
+// of two, parts are added at distance 1, 2, 4, ..: a balanced binary tree, so that ranks which each bring the sum of an
+// aligned subtree get the sum that one rank makes of all leaves. Else they are added in rank order.
 #pragma once
 
 #include <algorithm>

@@ -118,7 +118,7 @@ bool is_owned_with_second_moment(const ArenaLayout::Entry& entry) {
 }
 
 // visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena whose entries
-// `takes` says yes to
+// `takes` accepts
 template <class Takes, class Visit>
 void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   for (const ArenaLayout::Entry& entry : layout.entries) {
@@ -129,7 +129,7 @@ void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, co
   }
 }
 
-// As write_tensors, of the entries that `takes` says yes to.
+// As write_tensors, for the entries that `takes` accepts.
 template <class Takes>
 void write_pieces(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
                   const ArenaLayout& layout, const float* arena, const Takes& takes) {

@@ -49,7 +49,7 @@ class ModelFile {
 // The files that ModelFile(path) reads; `path` itself where it is no folder.
 std::vector<std::string> model_files(const std::string& path);
 
-// Of the whole files.
+// The sizes of whole files.
 std::int64_t model_file_bytes(const ModelConfig& config, Precision precision);
 std::int64_t optimizer_file_bytes(const ModelConfig& config);
 

@@ -29,7 +29,7 @@ void require_positive(const char* name, std::int64_t value) {
   throw std::invalid_argument(std::string(name) + " " + std::to_string(value) + ": must be at least 1");
 }
 
-// The divisors of `hidden` next to `heads`, for the error message.
+// The divisors of `hidden` nearest to `heads`, for the error message.
 std::string nearest_divisors(std::int64_t hidden, std::int64_t heads) {
   std::int64_t below = 1, above = hidden;  // 1 and `hidden` divide it
   for (std::int64_t d = 1; d * d <= hidden; ++d) {

@@ -28,7 +28,7 @@ ModelConfig preset(const std::string& name);
 void check(const ModelConfig& config);
 
 // Embedding, then per layer Attention and Mlp, then the shards of the head, which follow each other like layers (see
-// unit_head.h). The model may be cut between any two units; what flows there says boundary.h.
+// unit_head.h). The model may be cut between any two units; boundary.h says what flows there.
 enum class UnitKind : std::uint8_t { embedding, attention, mlp, head };
 
 int unit_count(const ModelConfig& config);  // 2 * layers + 1 + head_shards

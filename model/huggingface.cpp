@@ -88,7 +88,7 @@ std::int64_t layer_of(const TensorInfo& tensor) { return (tensor.unit - 1) / 2; 
 
 // ---- config.json ----------------------------------------------------------------------------------------------------
 
-// Reads settings; what would change the computation has to be what GPT-2 has.
+// Reads settings; those that would change the computation must have GPT-2's values.
 class Settings {
  public:
   explicit Settings(const std::string& path) : path_(path) {
@@ -118,7 +118,7 @@ class Settings {
     if (std::find(known.begin(), known.end(), json_[key]) != known.end()) return;
     refuse(std::string(key) + " is " + shown(json_[key]) + "; only " + known.front().dump() + " is computed here");
   }
-  // Of a list or an object only what it is: writing one out takes as much stack as it is deep.
+  // Says of a list or an object only that it is one: writing it out takes as much stack as it is deep.
   static std::string shown(const Json& value) {
     return value.is_structured() ? value.type_name() : value.dump().substr(0, 40);
   }
@@ -188,7 +188,7 @@ Json config_json(const ModelConfig& config, const HuggingFaceSettings& settings)
 HuggingFaceModel::HuggingFaceModel(const std::string& folder)
     : folder_(folder), config_(read_config(fs::path(folder) / "config.json")), tensors_(folder) {
   prefix_ = tensors_.find("wte.weight") != nullptr ? "" : "transformer.";
-  // The sizes may be anything; the file's tensors bound what is asked of it.
+  // The sizes may be absurd: nothing is asked of the file that its tensors do not have.
   const StoredTensor* last = tensors_.find(name_of(TensorKind::fcprojb, config_.layers - 1, prefix_));
   if (last == nullptr) {
     throw std::invalid_argument(folder + ": has no tensor '" +

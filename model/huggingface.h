@@ -19,7 +19,7 @@ class HuggingFaceModel {
   explicit HuggingFaceModel(const std::string& folder);
 
   const ModelConfig& config() const { return config_; }
-  // bf16 if the token embedding is; what is finer is read as fp32.
+  // bf16 if the token embedding is; anything finer is read as fp32.
   bool is_bf16() const { return find(TensorKind::wte, 0).dtype == TensorDtype::bf16; }
 
   // Elements [begin, begin + count) of a tensor of config(), none of them padding.

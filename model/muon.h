@@ -1,5 +1,5 @@
-// Muon (Jordan 2024): what the layers' matrices follow is their averaged gradient with its singular values brought near
-// 1, so that every direction moves alike. For one matrix of gradient G and average M, b the momentum:
+// Muon (Jordan 2024): the layers' matrices follow their averaged gradient with its singular values brought near 1, so
+// that every direction moves alike. For one matrix of gradient G and average M, b the momentum:
 //
 //   M = b M + (1 - b) G,  G' = b M + (1 - b) G                                (Nesterov)
 //   X = G' / (|G'|_F + 1e-7)
@@ -19,7 +19,7 @@
 
 namespace train_gpt {
 
-// What the update of a matrix (rows,columns) is multiplied by.
+// The factor of the update of a matrix (rows,columns).
 enum class MuonScale : std::uint8_t {
   rms,      // 0.2 sqrt(max(rows, columns)): elements as large as AdamW's, at the same learning rate
   spectral  // sqrt(max(1, rows / columns)): a largest singular value to match, learning rates about .02
@@ -37,7 +37,7 @@ float muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns);
 
 // Bytes of scratch that the step of one matrix needs, on a device of this precision.
 std::int64_t muon_scratch_bytes(Precision precision, std::int64_t rows, std::int64_t columns);
-// Of the largest matrix that the arena's layout gives to Muon; 0: none.
+// The same for the largest matrix that the arena's layout gives to Muon; 0: none.
 std::int64_t muon_scratch_bytes(Precision precision, const ArenaLayout& layout);
 
 // One matrix. parameters and average: at its place in the arenas. The average stays as it is: see Device::muon_average.

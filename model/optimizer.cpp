@@ -32,7 +32,7 @@ std::uint64_t hash_floats(std::span<const float> values) {
   return hash;
 }
 
-// visit(tensors) for the tensors of the entries that `takes` says yes to, as many at once as one operation takes.
+// visit(tensors) for the tensors of the entries that `takes` accepts, as many at once as one operation handles.
 template <class Takes, class Visit>
 void for_each_batch(const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   std::array<Device::ArenaTensor, kTensorsAtOnce> batch;

@@ -107,7 +107,7 @@ std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo
   return holds_padding(tensor.kind) ? vocabulary_shard(config, tensor.shard).columns * config.hidden : tensor.elements;
 }
 
-// In closed form: headers of files are checked by it, which may name a million layers and have none.
+// In closed form, since it checks headers of files, which may name a million layers and contain none.
 std::int64_t element_count(const ModelConfig& config) {
   const std::int64_t C = config.hidden;
   const std::int64_t over_vocab = config.tied ? 1 : 2;

@@ -50,7 +50,7 @@ struct TensorInfo {
   std::int64_t atoms() const { return (elements + kAtomElements - 1) / kAtomElements; }
 };
 
-// What updates the layers' matrices; all other tensors are AdamW's.
+// The optimizer of the layers' matrices; AdamW updates all other tensors.
 enum class OptimizerKind : std::uint8_t { adamw, muon };
 const char* to_string(OptimizerKind optimizer);
 
@@ -60,7 +60,7 @@ struct Matrices {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
-// Those of a tensor that `optimizer` updates as matrices: q, k and v are three. Count 0: none, it is AdamW's.
+// The matrices of a tensor that `optimizer` updates as such; q, k and v are three. Count 0: none, AdamW updates it.
 Matrices optimizer_matrices(const ModelConfig& config, const TensorInfo& tensor, OptimizerKind optimizer);
 
 // All tensors in canonical order.
@@ -76,12 +76,11 @@ std::int64_t element_count(const ModelConfig& config);  // of all tensors, paddi
 std::int64_t atom_count(const ModelConfig& config);     // of all tensors
 
 // Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
-// gradients, first and second moments), the same offsets in each kind; in canonical order, unless somebody moves them
+// gradients, first and second moments), the same offsets in each kind; in canonical order, unless they are rearranged
 // (pipeline/plan/sections.h). Matrices that Muon updates lie after all other tensors, since they have no second moment.
-// Tensors start at multiples of 128 elements, so
-// that they are 256-byte aligned in fp32 and in bf16 arenas; shards of one matrix that follow each other do so without
-// a gap. Where a tied model's embedding and a shard of its head are both here, that shard of wte appears once as
-// parameter and twice as gradient (see Entry::head_gradient).
+// Tensors start at multiples of 128 elements, so that they are 256-byte aligned in fp32 and in bf16 arenas; shards of
+// one matrix that follow each other do so without a gap. Where a tied model's embedding and a shard of its head are
+// both here, that shard of wte appears once as parameter and twice as gradient (see Entry::head_gradient).
 struct ArenaLayout {
   struct Entry {
     int tensor = 0;           // index into model_tensors
@@ -105,7 +104,7 @@ struct ArenaLayout {
   std::int64_t offset_of(int tensor) const;  // -1 if the rank does not hold it
 };
 
-// Elements that a tensor takes in an arena, with what aligns the next one.
+// Elements that a tensor takes in an arena, including those that align the next one.
 std::int64_t arena_elements(const TensorInfo& tensor);
 
 // Where shards [first, last) of wte lie in an arena that holds them all: one piece.

@@ -52,7 +52,7 @@ TensorDtype dtype_of(const std::string& name) {
 std::int64_t number_in(const Json& list, std::size_t i, const std::string& path, const std::string& where) {
   const Json& number = list[i];
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() > INT64_MAX) {
-    // Of a list only what it is: writing one out takes as much stack as it is deep.
+    // Says of a list only that it is one: writing it out takes as much stack as it is deep.
     const std::string shown = number.is_structured() ? number.type_name() : number.dump().substr(0, 40);
     refuse(path, where + " has " + shown + " where a number of elements or bytes should be");
   }

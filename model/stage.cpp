@@ -36,8 +36,8 @@ UnitSizes pass_sizes(const StageShape& shape, Precision precision, Pass pass, co
   return sizes;
 }
 
-// Hands the slots out to the units of one stage, in order. Every action of a micro-batch passes here with the same
-// slots, and finds each tensor at the same place.
+// Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes with the same slots and
+// finds each tensor at the same place.
 class Binder {
  public:
   Binder(const StageShape& shape, Precision precision, const StageSlots& slots, const ParameterView& parameters,

@@ -117,7 +117,7 @@ struct StageSlots {
   void* cache = nullptr;
 };
 
-// One pass through the units of a stage: what decides where their tensors lie.
+// One pass through the units of a stage, which decides where their tensors lie.
 enum class Pass : std::uint8_t { forward, validation, generation, backward };
 
 struct HeadUnit;    // see unit_head.h
@@ -132,7 +132,7 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // Not for training: forward alone; lifetimes F..I and F..W are not written, scratch is used.
+  // A use other than training runs forwards alone, which write scratch and nothing of the lifetimes F..I and F..W.
   void forward(const StageSlots& slots, const ParameterView& parameters, ForwardUse use);
   void backward_input(const StageSlots& slots, const ParameterView& parameters);
   void backward_weight(const StageSlots& slots, const ParameterView& parameters);

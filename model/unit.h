@@ -94,7 +94,7 @@ struct AttentionUnit {
   const void* x = nullptr;  // (N,C)
   void* dy = nullptr;       // (N,C) gradient of the output
   NormTensors norm_tensors;
-  // (N,3C). Generation with a cache: of all positions of a row, those before first_position from earlier forwards.
+  // (N,3C). In generation with a cache: all positions of a row, those before first_position from earlier forwards.
   void* qkv_out = nullptr;
   std::int64_t first_position = 0;
   float* lse = nullptr;      // (B,NH,T)

@@ -35,7 +35,7 @@ SoftmaxFold fold_rows(const HeadUnit& unit, Chunk chunk) {
           rows_from(fold.mixture, chunk.begin, unit.sizes.C)};
 }
 
-// Of a chunk. A streamed chunk's E is done with before the next chunk comes.
+// E of a chunk. A streamed chunk's is no longer needed when the next chunk comes.
 void* kept_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
   if (unit.streamed) return shard.kept;
   return rows_from(shard.kept, chunk.begin, shard.columns.width, unit.sizes);
@@ -45,7 +45,7 @@ float* largest_then_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chu
   return unit.streamed ? shard.largest_then : rows_from(shard.largest_then, chunk.begin, 1);
 }
 
-// Where E of a chunk goes, and Y: the same place in fp32.
+// Where E and Y of a chunk go; in fp32 that is the same place.
 void* exponentials_of(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
   return shard.kept == nullptr ? unit.exponentials : kept_rows(unit, shard, chunk);
 }
@@ -97,7 +97,7 @@ void add_weight_gradient(Device& device, const HeadUnit& unit, const HeadShard& 
   weight_gradient(device, classifier, normed_rows(unit, chunk), exponentials, chunk.rows, s.C, shard.columns.width);
 }
 
-// The state of the stage before, to be folded on. F alone comes here.
+// Takes over the state of the previous stage, to go on folding. Only F calls this.
 void take_over(Device& device, const HeadUnit& unit) {
   const HeadState& from = unit.before;
   const UnitSizes& s = unit.sizes;

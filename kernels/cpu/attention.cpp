@@ -53,7 +53,7 @@ struct OnlineSoftmax {
 };
 
 // Turns a row of n scores into exp(score - largest) and folds them into the running softmax of query i. Returns the
-// factor by which what was summed before shrinks.
+// factor by which earlier sums shrink.
 float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64_t n, bool first) {
   const float largest = row_max(scores, n);
   const float before = softmax.largest[i];
@@ -65,7 +65,7 @@ float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64
   return shrink;
 }
 
-// For the queries [first_query, end), all of one block of kShort; out and lse are those of first_query.
+// For the queries [first_query, end), all within one block of kShort; out and lse begin with first_query's.
 void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, float* lse, Head<const float> head,
                    std::int64_t first_query, std::int64_t end, std::int64_t T, std::int64_t C, std::int64_t hd) {
   const std::int64_t queries = end - first_query;

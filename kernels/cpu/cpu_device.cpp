@@ -43,7 +43,7 @@ void* CpuDevice::allocate(std::int64_t bytes) {
     throw std::runtime_error("out of memory: the cpu device cannot allocate " + std::to_string(bytes) + " bytes");
   }
 #ifdef MADV_HUGEPAGE
-  // Passes over parameters and packing for matrix products touch a page per few microseconds; a refusal costs
+  // Passes over parameters and packing for matrix products touch a new page every few microseconds; a refusal costs
   // nothing.
   if (alignment == kHugePage) (void)madvise(pointer, static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
 #endif

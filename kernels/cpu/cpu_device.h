@@ -1,5 +1,6 @@
 // The cpu device: fp32, shared out over a ThreadPool. Its operations are defined in the file of their topic, whose name
-// stands above them here; shapes and formulas are those of kernels/device.h, and what is said there about bits holds.
+// stands above them here; shapes and formulas are those of kernels/device.h, and the promise about bits that is made
+// there holds.
 #pragma once
 
 #include <cstdint>

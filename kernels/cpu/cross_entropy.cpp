@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kSumBlock = 1024;
 constexpr std::int64_t kRowBlock = 8;
 
-// out[i] = exp(x[i] - largest), padding 0. out null: not kept. Returns the sum, blocks of 1024 in fp32, the blocks in
-// double.
+// out[i] = exp(x[i] - largest), padding 0. out null: not kept. Returns the sum: of blocks of 1024 in fp32, of the
+// blocks in double.
 double exponentiate(float* out, const float* x, float largest, const VocabularyShard& shard) {
   float block[kSumBlock];
   double sum = 0;

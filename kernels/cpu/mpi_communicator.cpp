@@ -301,7 +301,7 @@ class MpiCommunicator final : public Communicator {
   std::int64_t collectives_ = 0;
 };
 
-// SLURM_NTASKS would be wrong: sbatch and salloc set it for what runs in their allocation without srun, too.
+// SLURM_NTASKS would be wrong: sbatch and salloc set it also for programs that run in their allocation without srun.
 int launched_ranks() {
   for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (const char* value = std::getenv(name)) return std::atoi(value);

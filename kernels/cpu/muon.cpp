@@ -19,7 +19,7 @@ inline float followed(float average, float gradient, float momentum) {
 }  // namespace
 
 void CpuDevice::muon_squared_sums(double* sums, const AveragedGradient& from, std::int64_t n) {
-  constexpr std::int64_t kParts = 16;  // chains side by side: one would wait for its additions
+  constexpr std::int64_t kParts = 16;  // side by side: a single chain would wait for its additions
   const float scale = from.scalars->gradient_scale;
   pool_.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
     VectorOf<double, kParts>::type squares{};

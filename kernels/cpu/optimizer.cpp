@@ -72,7 +72,7 @@ void CpuDevice::squared_sums(double* sums, const float* x, std::int64_t n) {
   using EightWide = VectorOf<double, 8>::type;
   constexpr std::int64_t kParts = 4, kPart = 8;
   pool_.run_blocks(n, kAtomElements, [&](std::int64_t begin, std::int64_t end) {
-    EightWide squares[kParts] = {};  // chains side by side: one would wait for its additions
+    EightWide squares[kParts] = {};  // side by side: a single chain would wait for its additions
     const auto accumulate = [&](const float* values) {
       for (std::int64_t part = 0; part < kParts; ++part) {
         Eight narrow;

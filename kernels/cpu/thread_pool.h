@@ -25,8 +25,8 @@ class ThreadPool {
 
   // Calls task(index, worker) once for each index in [0, count), in any order, on any worker, and returns when all are
   // done. worker is in [0, threads()); worker 0 is the calling thread. Tasks must not throw on other workers, and must
-  // not depend on who runs them. An exception on the calling thread (from the progress hook) waits for tasks in flight,
-  // drops the others and goes on.
+  // not depend on who runs them. An exception on the calling thread (from the progress hook) waits for the tasks in
+  // flight, drops the others and is passed on.
   template <typename Task>
   void run(std::int64_t count, const Task& task) {
     run(count, &task, &call<Task>);

@@ -30,7 +30,7 @@ inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t
 
 inline std::int64_t wanted_tiles(int threads) { return threads == 1 ? 1 : 4 * std::int64_t{threads}; }
 
-// The high bounds keep what is done between two looks at the progress hook below a few milliseconds. The weights are
+// The upper bounds keep the work between two looks at the progress hook below a few milliseconds. The weights are
 // packed once for all rows of a tile.
 inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
   constexpr std::int64_t kMostRows = 1024;
@@ -38,7 +38,7 @@ inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads
   const std::int64_t across = (wanted_tiles(threads) + down - 1) / down;
   return {piece_size(rows, down, 16, 16, kMostRows), piece_size(columns, across, 96, 96, 1536)};
 }
-// Weight gradients pack both factors, of every tile its own part: tiles are as square as they can be.
+// Weight gradients pack both factors, and every tile packs its own part: tiles are as square as they can be.
 inline TileShape weight_tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
   const std::int64_t wanted = wanted_tiles(threads);
   TileShape best;

@@ -66,7 +66,7 @@ using Vector [[gnu::vector_size(kVectorLanes * sizeof(float))]] = float;
 
 [[gnu::always_inline]] inline Vector broadcast(float x) { return x - Vector{}; }
 
-// a b + c, rounded once. On processors that cannot, twice: other bits (kFusedMultiplyAdd).
+// a b + c, rounded once; on processors that cannot do that, twice, with other bits (kFusedMultiplyAdd).
 [[gnu::always_inline]] inline Vector multiply_add(Vector a, Vector b, Vector c) {
 #if defined(__AVX512F__)
   return (Vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);

@@ -96,7 +96,7 @@ struct OfArena {
 
 }  // namespace
 
-// In fp32 the parameters are their own low copy, where there is none of its own.
+// In fp32, where there is no low copy, the parameters serve as their own.
 template <typename Float>
 void CudaDevice<Float>::adamw(float* new_parameter, void* low_copy, float* m, float* v, const float* parameter,
                               const float* gradient, const AdamWScalars* scalars, const AdamWConstants& constants,

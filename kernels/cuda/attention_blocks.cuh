@@ -1,5 +1,5 @@
-// What the blocks of attention_flash_forward.cu and attention_flash_backward.cu share: which head and which rows a
-// block works on, and where those lie.
+// Shared by the blocks of attention_flash_forward.cu and attention_flash_backward.cu: which head and which rows a block
+// works on, and where those lie.
 #pragma once
 
 #include <cstdint>

@@ -53,22 +53,20 @@ struct QuerySums {
   unsigned* ticket;
 };
 
-// ---- one block after the other
-// -----------------------------------------------------------------------------------------
+// ---- one block after the other -----------------------------------------------------------------------------------
 
 __device__ __forceinline__ void wait_for_turn(unsigned* turn, unsigned mine) {
   while (atomicAdd(turn, 0U) != mine) __nanosleep(100);
   __threadfence();
 }
 
-// Behind a barrier, by one thread.
+// Called by one thread, after a barrier.
 __device__ __forceinline__ void end_turn(unsigned* turn) {
   __threadfence();
   atomicAdd(turn, 1U);
 }
 
-// ---- tiles
-// -------------------------------------------------------------------------------------------------------------
+// ---- tiles -------------------------------------------------------------------------------------------------------
 
 template <int kSize>
 __device__ __forceinline__ void fetch_queries(BackwardTiles<kSize>& tiles, int buffer, const bf16* q, const bf16* dout,
@@ -143,7 +141,7 @@ __device__ __forceinline__ void keep_ds(bf16* ds, int own, const std::uint32_t (
   }
 }
 
-// What a warp does for its keys with 32 queries.
+// A warp's work on its keys with 32 queries.
 template <int kSize>
 __device__ __forceinline__ void add_to_keys(float (&dk)[kTall<kSize>][kSize / 8][4],
                                             float (&dv)[kTall<kSize>][kSize / 8][4], BackwardTiles<kSize>& tiles,
@@ -186,8 +184,8 @@ __device__ __forceinline__ void multiply_ds(float (&sum)[2][kColumns / 8][4], Ba
   }
 }
 
-// Adds what the block knows of dQ to `total`, the sums of these queries; the block is the first, a later one, or the
-// last, which writes dq.
+// Adds the block's share of dQ to `total`, the sums of these queries; the block is the first, a later one, or the last,
+// which writes dq.
 template <int kSize>
 __device__ __forceinline__ void add_to_queries(float4* total, bf16* dq, BackwardTiles<kSize>& tiles,
                                                const AttentionShape& shape, const AttentionPlace& place,
@@ -252,8 +250,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   for (int stretch = stretches - 1; stretch >= last; --stretch, now ^= 1) {
     const int query = stretch * kQueries;
     ptx::cp_async_wait_all();
-    __syncthreads();  // these queries are there, nobody reads the other buffers or dS any more, and all have added to
-                      // dQ
+    __syncthreads();  // queries are there, the other buffers and dS are read no more, all have added to dQ
     if (threadIdx.x == 0 && stretch + 1 < stretches) end_turn(turn + stretch + 1);
     if (stretch > last) {
       fetch_queries(tiles, now ^ 1, q, dout_head, lse_head, delta_head, shape, query - kQueries);
@@ -274,8 +271,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   }
 }
 
-// ---- launches
-// ----------------------------------------------------------------------------------------------------------
+// ---- launches ----------------------------------------------------------------------------------------------------
 
 // The parts of the scratch, in this order: dQ's sums, the counters, delta.
 struct Scratch {

@@ -57,13 +57,13 @@ __device__ __forceinline__ void mask_keys(float (&s)[kTall][kCount][4], int firs
   }
 }
 
-// Of the two rows of a lane in 16. Every query sees a key of the first tile: largest is finite from then on.
+// For the two rows that a lane has of 16. Every query sees a key of the first tile: largest is finite from then on.
 struct RunningSoftmax {
   float largest[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0, 0};
 };
 
-// s becomes exp(scale (s - largest)); shrink is what earlier sums are to be multiplied by.
+// s becomes exp(scale (s - largest)); shrink is the factor for earlier sums.
 template <int kCount>
 __device__ __forceinline__ void fold(RunningSoftmax& softmax, float (&shrink)[2], float (&s)[kCount][4],
                                      float scale_log2) {

@@ -5,8 +5,8 @@
 //
 // Fragments are those of mma.m16n8k16 (ptx.cuh): with group = lane / 4 and t = lane % 4 a lane holds, of a product of
 // 16 kTall rows, columns 8 n + 2 t and + 1 of rows 16 m + group (elements 0, 1) and 16 m + group + 8 (elements 2, 3) in
-// sum[m][n]. What is loaded of the right factor serves kTall products: with kTall = 2 a product takes 256 bytes of
-// shared memory, and the tensor cores of an H100 are the limit, not its shared memory.
+// sum[m][n]. Each piece of the right factor that is loaded serves kTall products: with kTall = 2 a product takes 256
+// bytes of shared memory, and the tensor cores of an H100 are the limit, not its shared memory.
 #pragma once
 
 #include <cstring>
@@ -65,8 +65,7 @@ template <int kSize, int kColumns, int kTall>
 __device__ __forceinline__ void multiply_by_rows(float (&sum)[kTall][kColumns / 8][4], const bf16* a, int a_row,
                                                  const bf16* b) {
   const int lane = fresh_lane_index();
-  constexpr int kTogether = kSize == 64 ? 4 : 2;  // more would keep more addresses in registers than there are
-                                                  // would keep more addresses in registers than there are
+  constexpr int kTogether = kSize == 64 ? 4 : 2;  // more would need too many registers for addresses
 #pragma unroll kTogether
   for (int k = 0; k < kSize / 16; ++k) {
     std::uint32_t of_a[kTall][4];
@@ -127,8 +126,8 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[kTall][kSize / 8][4],
 }
 
 // Rows first .. first + 15 of a head, those before `end` only, = sum * factor; factor[i] belongs to row group + 8 i.
-// They take the way over 16 rows of `tile` from `own` on, which nobody else reads any more: 16 bytes go out at a time,
-// and whole rows of a head together.
+// They pass through 16 rows of `tile` from `own` on, which nobody else reads any more, so that 16 bytes go out at a
+// time, and whole rows of a head together.
 template <int kSize>
 __device__ __forceinline__ void store_rows(bf16* head, std::int64_t stride, int first, int end, bf16* tile, int own,
                                            const float (&sum)[kSize / 8][4], const float (&factor)[2]) {

@@ -7,8 +7,8 @@
 //
 // Bound by reading the matrix (the file of each Term says how many bytes); the partial sums are 1/64 of a bf16 matrix.
 //
-// A Term is a struct with `template <int W> void operator()(row, column, float (&values)[kOutputs][W]) const`: what is
-// summed of columns column .. column + W - 1 of a row.
+// A Term is a struct with `template <int W> void operator()(row, column, float (&values)[kOutputs][W]) const`: the
+// terms of columns column .. column + W - 1 of a row.
 #pragma once
 
 #include "kernels/cuda/check.h"
@@ -25,8 +25,8 @@ inline std::int64_t column_sums_scratch_bytes(std::int64_t outputs, std::int64_t
   return outputs * blocks_for(rows, kSumRows) * columns * static_cast<std::int64_t>(sizeof(float));
 }
 
-// Where a row of sums in shared memory holds element i of a lane's pack, and of which column of the strip a place holds
-// the sum. Packs of more than 16 bytes are taken apart: what eight lanes store at a time lies side by side, in
+// The place of element i of a lane's pack in a row of sums in shared memory, and the column of the strip whose sum a
+// place holds. Packs of more than 16 bytes are taken apart: what eight lanes store at a time lies side by side, in
 // different banks.
 template <int kWidth>
 struct PlacesOfSums {

@@ -2,7 +2,7 @@
 // type. Buffers are 16-byte aligned; their length may be anything.
 //
 // An Operation is a struct with `void operator()(std::int64_t i, int count) const`: elements i .. i + count - 1, where
-// count is kWidth but for the last thread (load and store of packs.cuh take it).
+// count is kWidth except in the last thread (load and store of packs.cuh take it).
 #pragma once
 
 #include "kernels/cuda/check.h"

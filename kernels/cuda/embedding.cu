@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
 // Which of the kThreads positions of a stretch hold a token, one bit each.
 using Occurrences = unsigned[kWarps];
 
-// By the whole block; the others see it behind a barrier.
+// Called by the whole block; a barrier must follow before the result is read.
 __device__ __forceinline__ void find(Occurrences& occurrences, std::int32_t token, const std::int32_t* tokens,
                                      std::int64_t stretch, std::int64_t N) {
   const std::int64_t mine = stretch + threadIdx.x;
@@ -72,8 +72,8 @@ __device__ __forceinline__ Found summary(const Occurrences& occurrences) {
 
 __device__ __forceinline__ std::int64_t stretch_of(std::int64_t position) { return position / kThreads * kThreads; }
 
-// sums[n] = the rows of all occurrences of a token in a stretch, of which n is the first; where it is the only one its
-// row of dout will do.
+// sums[n] = the sum of dout's rows over all occurrences of a token in a stretch, the first of which is n. A single
+// occurrence needs no sum: its row of dout serves.
 template <typename Float, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     embedding_stretch_backward_kernel(float* sums, const Float* dout, const std::int32_t* tokens, std::int64_t N,

@@ -44,7 +44,7 @@ std::string GpuMemory::describe() const {
   return text;
 }
 
-// cuBLASLt's part, then that of whatever operation runs. The largest of a layer: the copy of the MLP's
+// cuBLASLt's part, then that of the operation that runs. The largest in a layer is the copy of the MLP's
 // pre-activations.
 std::int64_t cuda_workspace_bytes(Precision precision, std::int64_t B, std::int64_t T, std::int64_t C,
                                   std::int64_t NH) {

@@ -8,8 +8,8 @@
 
 namespace train_gpt {
 
-// CUDA allocates for itself and its libraries, and does not say what until it has. The context and the program's own
-// kernels are there when this is asked (they are not free any more); the rest is an upper estimate, which
+// CUDA allocates memory for itself and its libraries, and says how much only afterwards. The context and the program's
+// own kernels are loaded when this is asked (their memory is free no more); the rest is an upper estimate, which
 // scripts/gpu_check.sh compares with a card.
 struct GpuMemory {
   std::int64_t total = 0;                       // bytes, of the current GPU

@@ -21,7 +21,7 @@ double now_ms() {
 
 }  // namespace
 
-// All at once: steps after the first make no events.
+// Makes all events at once, so that steps after the first make none.
 Marks::Marks(cudaStream_t stream) : stream_(stream), marks_(kKept), bases_(kBases) {
   for (Mark& mark : marks_) CUDA_CHECK(cudaEventCreate(&mark.event));
   for (Base& base : bases_) CUDA_CHECK(cudaEventCreate(&base.event));

@@ -64,8 +64,8 @@ class NcclCommunicator final : public ForwardingCommunicator {
     link_of(ticket).side().await(number_of(ticket));
   }
   void catch_up() override { wait_on_host(run_ahead_.mark_all()); }
-  // NCCL needs no help to move. Failures are asked for every few milliseconds, and MPI, which is idle within a step,
-  // as seldom.
+  // NCCL needs no help to make progress. To look for failures every few milliseconds is enough, and so it is for MPI,
+  // which is idle within a step.
   void progress() override {
     keep_near_to_the_gpu();
     const auto now = std::chrono::steady_clock::now();
@@ -95,8 +95,8 @@ class NcclCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  // A ticket is the number of the link, the collectives' being 0 and a channel's its own plus 1, and that of the
-  // operation on the link's stream. Merges of the hosts count from -1 down.
+  // A ticket holds the number of a link (0 for collectives, a channel's own plus 1) and that of the operation on the
+  // link's stream. Merges of the hosts count from -1 down.
   static constexpr int kNumberBits = 40;
   static Ticket ticket_of(int channel, std::int64_t number) {
     return (static_cast<Ticket>(channel + 1) << kNumberBits) | number;
@@ -134,7 +134,8 @@ class NcclCommunicator final : public ForwardingCommunicator {
     return true;
   }
 
-  // Called after every operation. Whoever waits here enqueues nothing, so that this ends at once when it calls itself.
+  // Called after every operation. Nothing is enqueued while it waits, so that a call from within the wait returns at
+  // once.
   void keep_near_to_the_gpu() {
     const std::int64_t enqueued = operations_enqueued(device_);
     if (run_ahead_.is_due(enqueued)) wait_on_host(run_ahead_.mark(enqueued));
@@ -204,7 +205,8 @@ void NcclCommunicator::open_channels(std::span<const ChannelEnds> channels) {
   }
 }
 
-// Makes the communicator (source: rank 0 of 2) and sends one message, so that nothing is left for the first step.
+// Makes the communicator (source: rank 0 of 2) and sends one message, so that nothing is left to be set up in the first
+// step.
 void NcclCommunicator::open_channel(std::size_t index, const ChannelEnds& ends, const ncclUniqueId& id) {
   const std::string name = "channel " + std::to_string(index) + " (rank " + std::to_string(ends.source) + " to rank " +
                            std::to_string(ends.destination) + ")";

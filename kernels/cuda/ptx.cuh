@@ -115,7 +115,7 @@ TRAIN_GPT_LDMATRIX_X4(ldmatrix_x4_trans, ".trans")
 #undef TRAIN_GPT_LDMATRIX_X4
 
 // Asynchronous copies from global to shared memory, both addresses aligned to the size. The data is there for the
-// calling thread after a wait, for other threads after a barrier behind the wait.
+// calling thread after a wait, for other threads after a barrier that follows the wait.
 __device__ __forceinline__ void cp_async_4(void* shared, const void* global) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"(shared_address(shared)), "l"(global) : "memory");
 }

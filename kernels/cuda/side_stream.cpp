@@ -40,7 +40,8 @@ std::int64_t SideStream::close() {
   return first_ + static_cast<std::int64_t>(closed_.size()) - 1;
 }
 
-// Events return once their operation is complete, and awaited or known to be complete: nobody will ask for more.
+// An event is used again once its operation is complete and is known, or ordered, to be: nobody will ask for it any
+// more.
 cudaEvent_t SideStream::unused_event() {
   while (!closed_.empty() && closed_.front().settled && happened(closed_.front().event)) {
     unused_.push_back(closed_.front().event);

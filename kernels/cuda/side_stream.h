@@ -31,7 +31,8 @@ class SideStream {
   void await(std::int64_t number);
 
  private:
-  // Numbers that are not settled yet: no more than what the host may be ahead by (RunAhead), so that steps make none.
+  // Enough for all numbers that are not settled yet: they span no more than the host may be ahead by (RunAhead), so
+  // steps make no events.
   static constexpr std::size_t kEvents = 192;
   struct Closed {
     cudaEvent_t event = nullptr;

@@ -52,8 +52,8 @@ class PinnedSlots {
 
 enum class Kind : std::uint8_t { send, receive, all_reduce, reduce_scatter, all_gather, merge };
 
-// An operation moves out of the device, over the host and into the device; a send ends with the second of these, a
-// receive begins with it, a merge of host data is nothing else.
+// An operation moves out of the device, between hosts, and into the device; a send ends with the second of these, a
+// receive begins with it, and a merge of host data consists of it alone.
 struct Operation {
   enum class State : std::uint8_t { copying_out, travelling, copying_in, complete };
 
@@ -122,8 +122,8 @@ class StagedCommunicator final : public ForwardingCommunicator {
     return complete;
   }
 
-  // A send is over when its pinned buffer is free for the next message of its slot. What comes in must be here before
-  // the compute stream can be told to wait for its copy.
+  // A send is over when its pinned buffer is free for the next message of its slot. An incoming message must be here
+  // before the compute stream can be told to wait for its copy.
   void await(Ticket ticket) override {
     const auto found = operations_.find(ticket);
     if (found == operations_.end()) return;
@@ -213,7 +213,7 @@ class StagedCommunicator final : public ForwardingCommunicator {
     }
   }
 
-  // One state at a time: what a call starts is not asked for in the same call.
+  // One state per call: an operation that this call starts is not tested in it.
   void advance(Operation& operation) {
     switch (operation.state) {
       case Operation::State::copying_out:

@@ -1,6 +1,6 @@
 // records.bin: what every step of a run took on every rank, in a few bytes per action, for questions that come up later
-// (`train_gpt whatif`). The file is as large as it may get from the start of the run on; when it is full the oldest
-// step makes room.
+// (`train_gpt whatif`). The file has its full size from the start of the run on; when it is full the oldest step makes
+// room.
 //
 //   "tgptrec1", u64 bytes of the header, u64 ranks, u64 numbers of each rank, the header (text), then slots of equal
 //   size: i64 step (-1: none yet), f64 ms of the whole step; for each rank f64 ms on the clock of rank 0, and its

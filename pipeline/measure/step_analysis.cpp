@@ -28,7 +28,7 @@ std::string fixed(double value, int decimals) {
   return text;
 }
 
-// Three digits that count: a step may take a millisecond or minutes.
+// Three significant digits: a step may take a millisecond or minutes.
 int decimals_for(double makespan) { return makespan < 10 ? 3 : makespan < 100 ? 2 : 1; }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct RankAnalysis {
   double waiting = 0;     // for messages and send slots, from the pipeline's first action on
   double idle = 0;        // makespan - busy: waiting, and the time before and after the rank's own list
   IdleParts parts;        // of idle; they sum to it
-  double reduction = 0;   // R: what reductions kept this rank from doing anything else
+  double reduction = 0;   // R: while reductions kept this rank from anything else
   double update = 0;      // U: clipping and the optimizer
   double post_flush = 0;  // from the pipeline's last action to the end of this rank's update: R, norm and U
 };

@@ -13,7 +13,7 @@ namespace train_gpt {
 // more stages than units. Throws std::invalid_argument where lists per stage are given.
 std::vector<Schedule> named_candidates(const ChoiceRequest& request);
 
-// What the model stages of the request's partition send each other; a head that is cut sends more than layers do.
+// The messages between the model stages of the request's partition; a head that is cut sends more than layers do.
 std::vector<MessageSize> message_sizes(const PlanRequest& request);
 
 // The result of the search (pipeline/search/search.h) for the placement, costs and memory of a choice. Nothing if no

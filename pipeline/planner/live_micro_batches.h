@@ -1,4 +1,4 @@
-// How many micro-batches a schedule keeps alive, for what memory they will take.
+// How many micro-batches a schedule keeps alive, for counting the memory that they take.
 #pragma once
 
 #include <vector>

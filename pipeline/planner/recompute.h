@@ -1,6 +1,6 @@
-// Which units forget their forward and repeat it: layers in backward_input, shards of the head in backward_weight (Chen
-// et al., "Training Deep Nets with Sublinear Memory Cost", 2016): memory of the slots F..I and F..W against one more
-// forward of those units.
+// Which units forget their forward and repeat it, layers in backward_input and shards of the head in backward_weight
+// (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): one more forward of those units saves memory in
+// the slots F..I and F..W.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace train_gpt {
 
-// A stage of one unit alone: what it keeps with and without recomputation is asked of stage_bytes().
+// A stage of one unit alone, for asking stage_bytes() what it keeps with and without recomputation.
 StageShape unit_shape(const PlanRequest& request, int unit, bool recompute);
 
 // --recompute LIST: the first `counts[s]` units of every model stage s that can be recomputed: attention, MLP and

@@ -79,7 +79,7 @@ double third_of_flops_per_token(const ModelConfig& model, std::int64_t seq_len, 
   switch (unit_kind(model, unit)) {
     case UnitKind::embedding:
       return C;
-    case UnitKind::attention:  // qkv and projection; scores and values, half of them behind the causal mask
+    case UnitKind::attention:  // qkv and projection; scores and values, half of them hidden by the causal mask
       return 8 * C * C + 2 * static_cast<double>(seq_len) * C;
     case UnitKind::mlp:
       return 16 * C * C;

@@ -15,8 +15,8 @@
 
 namespace train_gpt {
 
-// Units of one kind cost the same. Of the head: the whole one, streamed, and alone and with their exponentials kept its
-// first shard, which has the LayerNorm, and another one.
+// Units of one kind cost the same. The head has three forms: the whole of it, streamed; its first shard, which has the
+// LayerNorm; and another shard. The exponentials of single shards are kept.
 enum class UnitForm : std::uint8_t { embedding, attention, mlp, head_streamed, head_first, head_shard };
 inline constexpr int kUnitForms = 6;
 const char* to_string(UnitForm form);

@@ -162,7 +162,7 @@ class UnitOnItsOwn {
 };
 
 // The same number of timed runs on every rank, so that they all compete until the last one is done: as many as the
-// slowest rank has time for. 0: the first run took so long that it has to do.
+// slowest rank has time for. 0: the first run took so long that it has to suffice.
 int agreed_runs(Communicator& world, double first_ms, const ProfileEffort& effort) {
   std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
   all[static_cast<std::size_t>(world.rank())] = first_ms;

@@ -6,8 +6,9 @@
 
 namespace train_gpt {
 
-// A channel is one ordered FIFO between two ranks: activations or gradients. Its message order is the producer's
-// action order. One merged FIFO per rank pair is not enough (SCHEDULES: ZB-V, DualPipe, ...).
+// A channel is one ordered FIFO between two ranks: activations or gradients. Its message order is the producer's action
+// order. One FIFO per pair of ranks would not be enough: ZB-V, DualPipe and others consume the two kinds in another
+// order than they are sent.
 struct Channel {
   enum class Kind : std::uint8_t { activation, gradient };
   int source = 0;

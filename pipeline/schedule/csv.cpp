@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kFused = "OVERLAP_F_B";
 
-// Where something stands in the file, both from 1.
+// A place in the file; both numbers count from 1.
 struct Position {
   std::size_t row = 0;
   std::size_t cell = 0;
@@ -219,7 +219,7 @@ Placement Reader::placement() const {
   return Placement::from_table(table, p, m);
 }
 
-// Of a lowered schedule: its messages are those that follow from the actions.
+// Checks that the messages of a lowered schedule are those that follow from its actions.
 void Reader::check_messages(const Schedule& schedule) const {
   if (std::all_of(messages_.begin(), messages_.end(), [](const auto& row) { return row.empty(); })) return;
   const std::optional<MessageTrouble> trouble = message_trouble(schedule, messages_);

@@ -25,9 +25,9 @@ struct MessageCell {
 std::optional<MessageCell> parse_message_cell(std::string_view cell);
 bool is_sharding_cell(std::string_view cell);
 
-// What is wrong with the message cells of a schedule, which has all its lists: a cell that the actions do not ask for,
-// is there twice or at the wrong side of its action, or one that is missing. `cells`: [rank]. `at`: rank and index of
-// the cell; no index: it is missing.
+// The fault in the message cells of a schedule, which has all its lists: a cell that the actions do not ask for, that
+// is there twice or at the wrong side of its action, or that is missing. `cells`: [rank]. `at`: rank and index of the
+// cell; no index: it is missing.
 struct MessageTrouble {
   std::size_t rank = 0;
   std::optional<std::size_t> cell;

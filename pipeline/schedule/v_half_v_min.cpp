@@ -101,7 +101,7 @@ Alive most_alive(const Pattern& pattern) {
                   alive_with(pattern, next_in(input_b, free[1]), next_in(input_a, free[0])));
 }
 
-// One slot after the one in which each F and I ran: when its output is there.
+// When the output of each F and I is there: one slot after the one in which it ran.
 class Outputs {
  public:
   Outputs(int stages, int m)

@@ -2,7 +2,7 @@
 // gradient on as early as possible; W, which nobody waits for, is held back and fills the end.
 //
 //   ZB-H1, p = 3, m = 4, all actions of one length
-//   rank 0 | F0 F1 F2 .  .  I0 W0 F3 I1 W1 .  I2 W2 I3 W3
+//   rank 0 | F0 F1 F2 .  .  I0 W0 F3 I1 W1 I2 W2 I3 W3
 //   rank 1 | .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
 //   rank 2 | .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 //

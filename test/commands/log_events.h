@@ -1,4 +1,4 @@
-// What a run wrote to its log.
+// The events that a run wrote to its log.
 #pragma once
 
 #include <nlohmann/json.hpp>

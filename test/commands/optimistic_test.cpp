@@ -48,7 +48,7 @@ TEST(OptimisticStep, GivesTheSynchronousNumbersAndCountsWhatItDidAgain) {
     EXPECT_EQ(program.status, 0) << more << "\n" << program.output;
     return told_by(read_file(folder / "out/log.jsonl"));
   };
-  // Steps 0, 1, 4 and 6 go straight on; behind the others comes a validation, a checkpoint or the end.
+  // Steps 0, 1, 4 and 6 go straight on; after each of the others comes a validation, a checkpoint or the end.
   constexpr int kStraightOn = 4;
   for (const std::string clip : {"0", "0.01"}) {
     const Told synchronous = run(1, "--grad-clip " + clip);

@@ -1,4 +1,4 @@
-// What `train_gpt status` says of ranks that live, ended, failed, are gone, or are elsewhere.
+// `train_gpt status` on ranks that live, ended, failed, are gone, or are elsewhere.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 namespace train_gpt::test {
 namespace {
 
-// By a process that ends without a word.
+// The state that a process leaves which ends without a word.
 void leave_state(const std::string& folder, int rank, int ranks) {
   const pid_t child = fork();
   if (child == 0) {

@@ -50,7 +50,7 @@ TEST(TextModel, TrainsAModelOfTransformersAsPyTorchDoes) {
   }
 }
 
-// What is validated has nothing of what is trained on, or all of it.
+// The validation data have nothing in common with the training data, or are the same.
 TEST(TextModel, SaysOnceThatValidationLossRises) {
   const Folder folder;
   const std::string known = token_file(1000, [](int i) { return i % 4; });

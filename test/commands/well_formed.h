@@ -10,7 +10,7 @@
 
 namespace train_gpt::test {
 
-// What is wrong, with the place; empty: nothing.
+// The fault and its place; empty: there is none.
 inline std::string flaw_in_markup(std::string_view text) {
   const auto at = [&](std::size_t i, const std::string& what) {
     return what + " at byte " + std::to_string(i) + ": " + std::string(text.substr(i, 40));

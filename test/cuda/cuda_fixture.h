@@ -35,7 +35,7 @@ class LowBuffer {
     device.from_float(data_, wide, size_);
     device.synchronize();
   }
-  // Of n elements that nobody has written yet.
+  // n elements that nobody has written yet.
   LowBuffer(Device& device, std::int64_t n) : device_(device), size_(n) {
     data_ = device.allocate(n * element_size(device.precision()));
   }
@@ -74,7 +74,7 @@ class Tokens {
   std::int32_t* data_ = nullptr;
 };
 
-// What an operation gave, by name.
+// A result of an operation, by name.
 struct Result {
   std::string name;
   Floats values;

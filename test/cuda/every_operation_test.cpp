@@ -22,7 +22,7 @@ struct Operation {
 
 Floats nothing(std::int64_t n) { return Floats(static_cast<std::size_t>(n), NAN); }
 
-// What an AdamW step reads from device memory.
+// The scalars that an AdamW step reads from device memory.
 class Scalars {
  public:
   explicit Scalars(Device& device) : device_(device), data_(device.allocate(sizeof(AdamWScalars))) {

@@ -69,7 +69,7 @@ class LargeIndex : public testing::TestWithParam<Precision> {
     emulator::settings() = before_;
     emulator::device_properties().totalGlobalMem = memory_;
   }
-  // Of every grid, while `work` runs, the last blocks alone.
+  // While `work` runs, only the last blocks of every grid run.
   template <typename Work>
   void at_the_end(const Work& work) {
     emulator::settings().last_blocks = 8;

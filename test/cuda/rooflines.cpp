@@ -39,7 +39,7 @@ struct Operation {
   std::function<void()> run;
 };
 
-// What a card can do: bytes per second from its clock and bus, FLOP/s from the table of cards.
+// A card's limits: bytes per second from its clock and bus, FLOP/s from the table of cards.
 struct Limits {
   double bytes_per_second = 0;
   std::optional<double> flops_per_second;

@@ -128,7 +128,7 @@ const Json& recorded(const char* name) {
   return json["tokenizers"][name]["tokenizer.json"];
 }
 
-// What was accepted keeps all text.
+// A vocabulary that was accepted keeps all text.
 void expect_identity(const std::string& path, const std::string& pattern = "") {
   const Tokenizer tokenizer(read_vocabulary(path, pattern));
   for (const std::string text :

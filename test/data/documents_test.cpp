@@ -164,7 +164,7 @@ TEST(PrepareDocuments, ShardsHoldTheSameTokensAsOneFile) {
   for (std::size_t i = 0; i + 1 < of_train.size(); ++i) EXPECT_EQ(TokenFile(of_train[i]).token_count(), 50);
   EXPECT_EQ(tokens_of(of_train), train);
 
-  // Of any size: some documents end with their shard.
+  // Shards of any size: some documents end with their shard.
   for (int tokens = 3; tokens < 40; ++tokens) {
     request.shard_tokens = tokens;
     std::vector<std::string> full;
@@ -233,7 +233,7 @@ TEST(PrepareDocuments, GoesOnWhereItWasEnded) {
   }
 }
 
-// What was ended is begun anew where the outcome is another.
+// A preparation that was ended begins anew where its outcome would be another.
 TEST(PrepareDocuments, ABeginningOfAnotherPreparationIsNotUsed) {
   const TemporaryFolder folder;
   PrepareRequest request = small_request(folder);

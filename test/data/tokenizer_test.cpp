@@ -22,7 +22,7 @@ using test::TemporaryFolder;
 using test::write_bytes;
 using Ids = std::vector<std::int32_t>;
 
-// What PyPI's `tokenizers` learned and encoded: see test/data/recorded/record_tokenizers.py.
+// Learned and encoded by PyPI's `tokenizers`: see test/data/recorded/record_tokenizers.py.
 const Json& recorded() {
   static const Json json = Json::parse(std::ifstream("test/data/recorded/tokenizers.json"));
   return json;

@@ -1,4 +1,4 @@
-// What files of vocabularies say about cutting, added tokens and the end of a text.
+// Cutting, added tokens and the end of a text, as files of vocabularies describe them.
 #include "data/vocabulary.h"
 
 #include <fstream>
@@ -90,7 +90,7 @@ TEST(ByteLengths, TheEndOfATextHasNone) {
   EXPECT_EQ(lengths[256], 0);
 }
 
-// Of ten documents the tenth validates, and nothing is learned from it.
+// The tenth of ten documents validates, and nothing is learned from it.
 TEST(LearnFromTexts, LeavesOutWhatValidates) {
   const TemporaryFolder folder;
   std::string rows;

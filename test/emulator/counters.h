@@ -1,4 +1,4 @@
-// What the program asked of the runtime so far. A test notes counters() and compares later: no host synchronisation, no
+// The program's calls of the runtime so far. A test notes counters() and compares later: no host synchronisation, no
 // allocation and no communicator after the first step, for example.
 #pragma once
 

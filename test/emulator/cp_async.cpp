@@ -97,7 +97,7 @@ void cp_async_wait_all_copies(Where where) {
   complete_before(queue, ++queue.open_group);
 }
 
-// What was never waited for can no longer be read by anybody.
+// Copies that were never waited for can no longer be read by anybody.
 void cp_async_thread_ends(const Thread& thread) {
   if (last_block != the_block.serial) return;
   if (Queue& queue = queues[thread.linear]; queue.block == the_block.serial) queue.copies.clear();

@@ -102,7 +102,7 @@ void store_vector(void* data, cudaDataType type, const std::vector<float>& value
   from_floats(data, values.data(), type, static_cast<std::int64_t>(values.size()));
 }
 
-// What happens to one column of alpha op(A) op(B) + beta C on its way to D.
+// The way of one column of alpha op(A) op(B) + beta C to D.
 void finish_column(const Matmul& p, float* column, std::int64_t j, std::int64_t batch, const std::vector<float>& bias) {
   const std::int64_t m = p.m();
   if (adds_bias(p.epilogue)) {
@@ -214,7 +214,7 @@ void run_one(const Matmul& p, float alpha, float beta, std::int64_t batch) {
   store(p.d, values, batch);
 }
 
-// What decides which kernel runs, as far as a program can tell: sizes, transposes, types and epilogue, and whether
+// All that decides which kernel runs, as far as a program can tell: sizes, transposes, types and epilogue, and whether
 // the product is added to C.
 std::string kind_of(const Matmul& p, float beta) {
   const char* adds = p.scalars_on_device ? ", beta on the device" : beta != 0.0F ? ", beta not 0" : ", beta 0";

@@ -1,8 +1,8 @@
 // One matrix product as both interfaces, cuBLAS and cuBLASLt, describe it: D = epilogue(alpha op(A) op(B) + beta C),
 // with the rules that decide whether the real library would take it, and its execution as a stream operation.
 //
-// Rules are NVIDIA's documentation (cuBLAS 13, "cublasLtMatmul()" and the tables of its attributes). What it does not
-// allow is refused; so is what it allows but this emulation does not have. A refusal returns the status the
+// Rules are NVIDIA's documentation (cuBLAS 13, "cublasLtMatmul()" and the tables of its attributes). Anything that it
+// does not allow is refused, and so is anything that this emulation does not have. A refusal returns the status the
 // documentation gives and says on stderr what was asked and which rule forbids it.
 #pragma once
 
@@ -78,7 +78,7 @@ struct Refusal {
   std::string rule;
   explicit operator bool() const { return status != CUBLAS_STATUS_SUCCESS; }
 };
-// What can be said without the pointers (cublasLtMatmulAlgoGetHeuristic) ..
+// The rules that can be checked without the pointers (cublasLtMatmulAlgoGetHeuristic) ..
 Refusal check_problem(const Matmul& matmul);
 // .. and with them: null, alignment, aliasing. Ranges outside of the device's allocations end the process, as an
 // illegal access would.

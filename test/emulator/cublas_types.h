@@ -21,7 +21,7 @@ std::string compute_name(cublasComputeType_t compute);
 void to_floats(float* out, const void* in, cudaDataType type, std::int64_t n);
 void from_floats(void* out, const float* in, cudaDataType type, std::int64_t n);
 
-// What the multiplier sees of an fp32 input: everything, or what CUBLAS_COMPUTE_32F_FAST_* leaves of it.
+// The part of an fp32 input that the multiplier sees: everything, or what CUBLAS_COMPUTE_32F_FAST_* leaves of it.
 enum class InputRounding : std::uint8_t { none, tf32, bf16, fp16 };
 InputRounding input_rounding(cublasComputeType_t compute);
 // tf32 keeps 10 bits of the mantissa, rounded to nearest, ties away from zero (PTX cvt.rna.tf32.f32).

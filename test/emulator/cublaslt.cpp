@@ -86,7 +86,7 @@ std::uint32_t stride_alignment(const Matrix& matrix) {
   return 1U << std::countr_zero(bits);
 }
 
-// Of those that are allowed.
+// The worst scheme of those that are allowed.
 std::uint32_t worst_reduction(std::uint32_t allowed) {
   for (const std::uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE,
                                      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) {

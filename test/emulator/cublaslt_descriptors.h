@@ -1,4 +1,4 @@
-// What the emulated cuBLASLt keeps inside NVIDIA's opaque descriptors.
+// The contents that the emulated cuBLASLt gives to NVIDIA's opaque descriptors.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,5 +1,5 @@
-// What device code and launches need beyond NVIDIA's headers. Included by the cuda_runtime.h shim; keywords such as
-// __global__ are already empty in NVIDIA's headers when another compiler than nvcc reads them.
+// Everything that device code and launches need beyond NVIDIA's headers. Included by the cuda_runtime.h shim; keywords
+// such as __global__ are already empty in NVIDIA's headers when another compiler than nvcc reads them.
 #pragma once
 
 #include "block.h"

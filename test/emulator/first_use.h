@@ -1,4 +1,4 @@
-// What a GPU does at first use, and what may therefore not happen while a message waits for another rank.
+// First uses on a GPU, and why they may not happen while a message waits for another rank.
 //
 // The code of a kernel is loaded when it is first launched (CUDA_MODULE_LOADING=LAZY, the default since CUDA 12.2),
 // that of a cuBLASLt algorithm when it first runs, whatever the variable says - and there are several for one

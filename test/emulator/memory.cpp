@@ -103,7 +103,7 @@ bool map_repeatedly(const Allocation& allocation) {
   return mapped;
 }
 
-// The unused bytes before and behind the allocation in its pages.
+// The unused bytes before and after the allocation in its pages.
 void set_red_zones(const Allocation& allocation, bool closed) {
   const auto apply = closed ? close_memory : open_memory;
   apply(address(allocation.pages_begin), allocation.begin - allocation.pages_begin);

@@ -8,7 +8,7 @@
 
 namespace emulator {
 
-// What [pointer, pointer + bytes) is.
+// The kind of memory at [pointer, pointer + bytes).
 enum class MemoryKind : std::uint8_t { pageable, pinned, device };
 
 struct MemoryRange {
@@ -26,8 +26,8 @@ void device_writes(const void* pointer, std::size_t bytes, const char* what);
 // The range check alone, to be made at the call: no access is recorded.
 void require_device_range(const void* pointer, std::size_t bytes, const char* what);
 
-// What cudaMalloc and cudaHostAlloc do; nullptr when the device's memory (device_properties().totalGlobalMem) is used
-// up.
+// The work of cudaMalloc and cudaHostAlloc; nullptr when the device's memory (device_properties().totalGlobalMem) is
+// used up.
 void* allocate_memory(MemoryKind kind, std::size_t bytes);
 // Reports a pointer that is not the start of a live allocation of this kind. nullptr is right. Further accesses to the
 // range are reported as use after free: addresses are never given out twice.

@@ -168,7 +168,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-// What it has in flight ends at once; what it would have received stays NaN.
+// Its operations in flight end at once; what they would have received stays NaN.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   if (!is_live(comm)) return refuse(ncclInvalidArgument, "ncclCommAbort", "the communicator is destroyed");

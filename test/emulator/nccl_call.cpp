@@ -159,7 +159,7 @@ void Call::check_send_buffer() {
                                        ": the send buffer was written while the operation was in flight");
 }
 
-// What arrives replaces NaN: whoever reads too early sees that, and whoever writes meanwhile is noticed.
+// Data that arrives replaces NaN: a program that reads too early sees NaN, and one that writes meanwhile is noticed.
 void Call::poison() {
   device_writes(receive_buffer, receive_bytes(), (describe() + " receive buffer").c_str());
   if (receive_bytes() != 0) std::memset(receive_buffer, kPoison, receive_bytes());

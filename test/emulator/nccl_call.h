@@ -22,8 +22,8 @@ class Call {
   CallKind kind = CallKind::send;
   const void* send_buffer = nullptr;
   void* receive_buffer = nullptr;
-  std::size_t count = 0;  // as in NCCL's prototypes: of ncclReduceScatter what one rank receives, of ncclAllGather what
-                          // one rank sends
+  std::size_t count = 0;  // as in NCCL's prototypes: what one rank receives by ncclReduceScatter, or sends by
+                          // ncclAllGather
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t reduction = ncclSum;
   int root = -1;  // or the peer

@@ -96,7 +96,7 @@ ncclComm_t begin_split(ncclComm& parent, int color, int key, const ncclConfig_t*
 // Moves a communicator that is being created. True when it is ready or failed.
 bool advance_creation(ncclComm& communicator);
 
-// What is wrong with the configuration, or "".
+// The fault in the configuration, or "".
 std::string check_config(const ncclConfig_t& config);
 
 const std::vector<ncclComm_t>& live_communicators();

@@ -21,7 +21,7 @@ class Connection {
   MessageIn in_;
 };
 
-// What these calls use for the first time; marks it as used.
+// The connections that these calls use for the first time; marks them as used.
 std::list<Connection> connect_for(const std::vector<std::unique_ptr<Call>>& calls);
 
 }  // namespace emulator::nccl

@@ -122,7 +122,7 @@ bool is_blocking(const std::vector<std::unique_ptr<Call>>& calls) {
   return std::all_of(calls.begin(), calls.end(), [](const auto& call) { return call->communicator->blocking; });
 }
 
-// What the user has planted (settings.h).
+// The fault that the user has planted (settings.h).
 void apply_fault(const Call& call) {
   const NcclFault& fault = settings().nccl_fault;
   if (fault.kind == NcclFault::Kind::none || fault.rank != world_rank()) return;

@@ -57,7 +57,7 @@ std::string rank_list(const std::vector<Hello>& hellos) {
   return text;
 }
 
-// What is wrong with those who came, or "".
+// The fault in the hellos of those who came, or "".
 std::string check(const std::vector<Hello>& hellos) {
   for (const Hello& hello : hellos) {
     if (hello.expected != hellos.front().expected) {

@@ -73,7 +73,7 @@ void open_private_world() {
   PMPI_Comm_size(duplicate, &ranks);
 }
 
-// What aborted communicators left behind is discarded first: until every rank's abandoned messages are gone.
+// Messages that aborted communicators left are discarded first, until those of every rank are gone.
 void close_private_world() {
   MPI_Request everyone = MPI_REQUEST_NULL;
   bool posted = false;

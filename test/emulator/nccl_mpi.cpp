@@ -1,7 +1,7 @@
 // MPI, interposed by its profiling interface: a rank whose host waits in MPI keeps its emulated device running, as a
 // GPU would, naps instead of spinning, and is seen by the deadlock watch. Blocking calls become their non-blocking
-// twins and a wait; calls that ask give the device one turn. What has no non-blocking twin (creation of communicators)
-// first waits, in the same way, until all its ranks are there.
+// twins and a wait; calls that ask give the device one turn. A call without a non-blocking twin (creation of
+// communicators) first waits, in the same way, until all its ranks are there.
 #include <mpi.h>
 
 #include <algorithm>
@@ -100,8 +100,7 @@ int MPI_Finalize() {
   return PMPI_Finalize();
 }
 
-// ---- point to point
-// ----------------------------------------------------------------------------------------------------
+// ---- point to point ----------------------------------------------------------------------------------------------
 int MPI_Send(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   return post_and_wait("MPI_Send", [&](MPI_Request* r) { return PMPI_Isend(buf, count, type, dest, tag, comm, r); });
 }
@@ -142,8 +141,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* mess
   return asked(PMPI_Improbe(source, tag, comm, flag, message, status), flag);
 }
 
-// ---- completion
-// --------------------------------------------------------------------------------------------------------
+// ---- completion --------------------------------------------------------------------------------------------------
 int MPI_Wait(MPI_Request* request, MPI_Status* status) { return wait_for("MPI_Wait", request, status); }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
@@ -191,8 +189,7 @@ int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices
   return asked(PMPI_Testsome(incount, requests, outcount, indices, statuses), outcount);
 }
 
-// ---- collectives
-// -------------------------------------------------------------------------------------------------------
+// ---- collectives -------------------------------------------------------------------------------------------------
 int MPI_Barrier(MPI_Comm comm) { return gather_at("MPI_Barrier", comm); }
 
 int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {

@@ -1,4 +1,4 @@
-// What the emulated NCCL says when it refuses a call.
+// The emulated NCCL's words when it refuses a call.
 #pragma once
 
 #include <nccl.h>

@@ -18,7 +18,7 @@ void note_progress();
 // Something was asked for and had not arrived. Reports and ends the process when the job is stuck.
 void note_idle();
 
-// What else to print for a stuck rank, beside its streams: set by the communicators.
+// Sets what is printed for a stuck rank beside its streams. The communicators do.
 void set_stuck_report(std::string (*report)());
 // Prints `text`, gives `peer` (a world rank, or -1: every rank) up to 5 s to print its own side, and ends the process
 // with kExitStatus.

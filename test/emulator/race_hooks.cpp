@@ -1,4 +1,4 @@
-// What code compiled by clang++ -fsanitize=thread calls instead of ThreadSanitizer's runtime.
+// The functions that code compiled by clang++ -fsanitize=thread calls, in place of ThreadSanitizer's runtime.
 #include "race.h"
 
 #if defined(EMULATOR_RACE)

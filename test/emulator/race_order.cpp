@@ -47,7 +47,7 @@ WarpClocks& clocks_of(unsigned warp) {
 }
 
 // A thread that fences and then counts atomically publishes what it did, and what its block did before its last
-// barrier. A thread that counts there later knows it, and so does its block behind the next barrier.
+// barrier. A thread that counts there later knows it, and so does its block after the next barrier.
 struct Moment {
   std::uint64_t block_serial = 0;
   std::uint32_t barrier_epoch = 0;

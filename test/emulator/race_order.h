@@ -1,4 +1,4 @@
-// What the race detector knows about order: stretches of execution, and which are over before others begin.
+// The race detector's knowledge of order: stretches of execution, and which are over before others begin.
 #pragma once
 
 #if defined(EMULATOR_RACE)
@@ -14,7 +14,7 @@ struct OperationInfo {
   std::string what;
 };
 
-// A stretch of one thread's execution between synchronisations. What happened in it is ordered alike.
+// A stretch of one thread's execution between synchronisations. Everything in it is ordered alike.
 struct Segment {
   std::uint64_t block_serial;  // 0: not in a kernel
   std::uint32_t operation;     // in `operations`

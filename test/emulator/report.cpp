@@ -45,7 +45,7 @@ std::string source_line(const void* code_address) {
   std::snprintf(fallback, sizeof fallback, "%p", code_address);
   Dl_info info;
   if (dladdr(code_address, &info) == 0 || info.dli_fname == nullptr) return fallback;
-  // A return address points behind the call: one byte less is inside it.
+  // A return address points past the call: one byte less is inside it.
   const auto offset = reinterpret_cast<std::uintptr_t>(code_address) - 1;
   const auto base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
   char command[4096];

@@ -193,7 +193,7 @@ class Rewriter {
     return end;
   }
 
-  // Behind the ; of the declaration that begins at i.
+  // The position after the ; of the declaration that begins at i.
   Position declaration_end(Position i) const {
     const Position begin = i;
     while (i < code_.size() && code_[i] != ';')

@@ -101,7 +101,7 @@ cudaError_t copy(Side to, Side from, Rows rows, cudaMemcpyKind kind, Stream& str
     unread = std::prev(unread_host_ranges.end());
   }
   if (to.kind == MemoryKind::pinned && !will_be_read(to.begin, to.begin + rows.height * to.pitch)) {
-    // Whoever reads before synchronising gets NaN.
+    // A program that reads before synchronising gets NaN.
     for (std::size_t row = 0; row < rows.height; ++row) std::memset(to.begin + row * to.pitch, 0xFF, rows.width);
   }
   issue(stream, OperationKind::device, describe_copy(what, rows), [=, keep = snapshot] {

@@ -46,7 +46,7 @@ void make_arena() {
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Fills the variable and the red zone behind it, and closes the red zone.
+// Fills the variable and the red zone after it, and closes the red zone.
 void poison(const Placed& variable) {
   char* red_end = std::min(variable.end + kRedZone, shared_arena.end);
   open_memory(variable.begin, static_cast<std::size_t>(red_end - variable.begin));

@@ -36,7 +36,7 @@ Type& shared_variable(SharedVariable& variable) {
   return *reinterpret_cast<Type*>(variable.address);
 }
 
-// What the runtime calls.
+// For the runtime.
 void shared_memory_launch_begins(std::size_t dynamic_bytes);
 void shared_memory_block_begins();
 void shared_memory_block_ends();

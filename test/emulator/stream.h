@@ -19,7 +19,7 @@ namespace emulator {
 // returns true: it must not block and must not call the CUDA runtime. `what` names it in reports: library, call, sizes,
 // peer, e.g. "ncclRecv(4096 x bfloat16 from 1)". Throws nothing; an unknown stream is reported and ends the process.
 void enqueue(cudaStream_t stream, std::string what, std::function<bool()> poll);
-// Likewise, of an operation that waits for other ranks (first_use.h).
+// Likewise, for an operation that waits for other ranks (first_use.h).
 void enqueue_message(cudaStream_t stream, std::string what, std::function<bool()> poll);
 
 // Lets streams advance as far as they can without waiting. True if at least one operation finished. To be called by
@@ -34,7 +34,7 @@ void drive_until(const std::function<bool()>& done, std::string_view what);
 // Operations of this process that are done: grows while anything moves.
 std::uint64_t operations_finished();
 
-// What drive_until waits for at present; empty: the host does not wait.
+// The name of what drive_until waits for at present; empty: the host does not wait.
 std::string_view host_waits_in();
 
 // One line per stream that still has operations: its number, the operation at its head and for how long it has been

@@ -10,7 +10,7 @@
 
 namespace emulator {
 
-// What an operation is allowed to do while it runs.
+// The things that an operation may do while it runs.
 enum class OperationKind : std::uint8_t {
   device,  // touch device memory
   host,    // run host code: device memory is closed

@@ -30,7 +30,7 @@ std::uint64_t vote(const char* name, unsigned mask, std::uint64_t value, WarpFun
 
 void synchronise_lanes(unsigned mask, Where where);
 
-// Of a thread that waits for what another writes. Blocks run one after the other, and threads until they wait by a
+// For a thread that waits for what another writes. Blocks run one after the other, and threads until they wait by a
 // barrier: what is not there at once never comes, which is an error.
 void nap(Where where);
 

@@ -1,5 +1,5 @@
 // Every reader of files, under libFuzzer: whatever the bytes are, they are used or refused with a message. FUZZ_READER
-// names the reader. Crashes, overflows, endless loops and other exceptions than those are what is looked for.
+// names the reader. The search is for crashes, overflows, endless loops and any other exception.
 #include <unistd.h>
 
 #include <algorithm>

@@ -69,7 +69,7 @@ TEST_F(GpuProgram, OptimisticStepsHaveTheBitsOfSynchronousOnes) {
   }
 }
 
-// Products of a GPU promise no row the bits that it has beside other rows, so every token computes all positions.
+// Products on a GPU do not promise a row the same bits beside other rows, so every token computes all positions.
 TEST_F(GpuProgram, GeneratesWithoutACacheAndSaysSo) {
   const ProgramRun trained = run(1, "--steps 1 --max-seq-len 16 --sample-every 1", "EMULATOR_DEVICES=1");
   ASSERT_EQ(trained.status, 0) << trained.output;

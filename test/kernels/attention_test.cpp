@@ -45,7 +45,7 @@ TEST(Attention, ScoresOfThousandsStayFinite) {
   for (const float x : dqkv.values()) ASSERT_TRUE(std::isfinite(x));
 }
 
-// What lies in the future must not reach a position: NaN there shows any leak.
+// The future of a position must not reach it: NaN there shows any leak.
 TEST(Attention, IsCausal) {
   const std::int64_t B = 1, T = 300, C = 16, NH = 2;
   CpuFixture cpu(2, B, T, C, NH);
@@ -62,7 +62,7 @@ TEST(Attention, IsCausal) {
       same_bits(Floats(before.begin(), before.begin() + 200 * C), Floats(after.begin(), after.begin() + 200 * C)));
 }
 
-// Of long sequences in few columns, where no product needs more than attention does.
+// Long sequences in few columns, where no product needs more scratch than attention does.
 TEST(Attention, StaysWithinTheWorkspaceThatItAsksFor) {
   const std::int64_t B = 1, C = 4, NH = 1;
   for (const std::int64_t T : {40, 300, 700}) {

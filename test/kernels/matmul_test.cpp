@@ -6,8 +6,8 @@ namespace {
 struct Sizes {
   std::int64_t N, C, OC;
 };
-// One position, odd sizes, sizes that end inside a tile in both directions, an inner dimension longer than one BLAS
-// call.
+// One position, odd sizes, sizes that end inside a tile in both directions, an inner dimension longer than one block of
+// the depth.
 const Sizes kSizes[] = {{1, 1, 1},      {1, 33, 7},      {3, 100, 129}, {65, 31, 200},
                         {257, 65, 193}, {130, 900, 385}, {300, 10, 800}};
 

@@ -104,7 +104,7 @@ TEST(Product, CallsTheHookBetweenBlocksOfTheDepth) {
   EXPECT_EQ(calls, 1) << "the first call is not held back";
 }
 
-// What stands beside a row, and how many rows there are, decides nothing: from one row on.
+// Neither the rows beside a row nor their number decides anything, from one row on.
 TEST(Product, BitsOfARowDoNotDependOnTheNumberOfRows) {
   const std::int64_t most = 70, C = 96, OC = 200;
   const Floats in = random_floats(most * OC, 1), weight = random_floats(OC * C, 2), bias = random_floats(OC, 3);

@@ -111,7 +111,7 @@ TEST(HuggingFace, ThereAndBackIsTheIdentity) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(rounded_values[i], from_bf16(to_bf16(values[i])));
 }
 
-// What only other programs read: the dtype, the total of an index, elements at multiples of their size.
+// Parts that only other programs read: the dtype, the total of an index, elements at multiples of their size.
 TEST(HuggingFace, WritesWhatTheFormatSays) {
   const ModelFile model(kRecorded);
   const TemporaryFolder folder;
@@ -149,7 +149,7 @@ TEST(HuggingFace, AShardHasUpToItsLimitAndHidesNoOlderFile) {
   EXPECT_TRUE(fs::exists(folder.file("model-00003-of-00003.safetensors")));
 }
 
-// Of a head with one shard and with three, which are one matrix there.
+// A head of one shard and one of three, which are one matrix there.
 TEST(HuggingFace, AnUntiedHeadGoesAlong) {
   for (const std::int64_t vocab : {5, 5000}) {
     const ModelConfig config = {.layers = 1, .heads = 1, .hidden = 8, .vocab = vocab, .max_seq_len = 4, .tied = false};

@@ -185,8 +185,8 @@ TEST(Optimizer, StepAndMomentsApartAreTheStep) {
   }
 }
 
-// Of tensors whose numbers follow from their places; computed by the same formula in Python. Checkpoints hold such
-// hashes.
+// Tensors whose numbers follow from their places; the hash was computed by the same formula in Python. Checkpoints hold
+// such hashes.
 TEST(ParameterHash, DoesNotChangeBetweenVersions) {
   const ModelConfig config = {.layers = 1, .heads = 1, .hidden = 2, .vocab = 3, .max_seq_len = 4, .tied = true};
   const std::unique_ptr<Device> device = make_cpu_device(1);

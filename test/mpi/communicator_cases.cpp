@@ -80,7 +80,7 @@ class Cases {
     return expected_sum(begin, ranks - last, i) + expected_sum(begin + ranks - last, last, i);
   }
 
-  // Of all ranks, and of three: some elements, and one more than a slice of each.
+  // Over all ranks, and over three: some elements, and one more than a slice of each.
   void sums_in_order() {
     expect_sums_in_order(world_, 1000);
     const bool takes_part = world_.rank() < 3;

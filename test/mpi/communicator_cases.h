@@ -1,4 +1,4 @@
-// What the communicator over MPI promises beyond what training runs show.
+// Promises of the communicator over MPI that training runs do not show.
 #pragma once
 
 #include <string>

@@ -30,7 +30,8 @@ struct Fault {
   std::string where, name, file, code, fault, suite, equivalent;
 };
 
-// What the switch of a fault asks for. It follows from the name, so that a new fault compiles its own file alone.
+// The number that the switch of a fault asks for. It follows from the name, so that a new fault compiles its own file
+// alone.
 std::uint32_t number_of(const Fault& fault) {
   std::uint32_t hash = 2166136261U;  // FNV-1a
   for (const char c : fault.name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;

@@ -1,4 +1,4 @@
-// Names and texts that come from elsewhere: nothing of them moves the cursor of a terminal, and pages and pictures stay
+// Names and texts that come from elsewhere: nothing in them moves the cursor of a terminal, and pages and pictures stay
 // well formed.
 #include <gtest/gtest.h>
 

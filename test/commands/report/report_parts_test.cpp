@@ -1,4 +1,5 @@
-// The parts of a report from events that the test writes: every figure stands beside the rank and stage that it is of.
+// The parts of a report from events that the test writes: every figure stands beside the rank and stage that it belongs
+// to.
 #include "commands/report/report_parts.h"
 
 #include <gtest/gtest.h>
@@ -96,8 +97,7 @@ TEST(ReportParts, ATimelineComesBackFromTheLog) {
   EXPECT_EQ(bar.micro_batch, 3);
 }
 
-// ---- the log of a run
-// --------------------------------------------------------------------------------------------------
+// ---- the log of a run --------------------------------------------------------------------------------------------
 
 Json step_event(int step, double ms) { return {{"event", "step"}, {"step", step}, {"loss", 10 - step}, {"ms", ms}}; }
 

@@ -1,4 +1,4 @@
-// What a run leaves behind: trace, picture, report and the log's account of where the time went.
+// A run leaves a trace, a picture, a report, and the log's account of where the time went.
 #include <gtest/gtest.h>
 
 #include <filesystem>

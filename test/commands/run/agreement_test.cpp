@@ -28,7 +28,7 @@ class Agreement : public testing::Test {
            " --layers 1 --heads 1 --hidden 8 --vocab 1009 --max-seq-len 8 --seq-len 8 --threads 1 --steps 1 --output " +
            (folder_ / "out") + " " + more;
   }
-  // One rank of each: what is behind the program's name, and what is before it.
+  // One rank with each: what follows the program's name, and what precedes it.
   ProgramRun two(const std::string& first, const std::string& second, const std::string& wrapper = "") const {
     const std::string program = fs::read_symlink("/proc/self/exe").parent_path().string() + "/train_gpt";
     return run_program(1, first + " : -n 1 " + wrapper + " " + program + " " + second);

@@ -38,7 +38,7 @@ class KeptModels : public testing::Test {
            "--micro-batches 2 --threads 1 --lr-schedule constant --learning-rate " +
            rate + " --checkpoint-every " + pace + " --steps " + std::to_string(steps) + " " + more;
   }
-  // The step of the lowest validation loss in the log, of those behind the first.
+  // The step of the lowest validation loss in the log, the first one left out.
   std::int64_t best_in_log(const std::string& output) const {
     auto all = events(read_file(folder_ / (output + "/log.jsonl")), "validation");
     std::erase_if(all, [](const auto& it) { return it.at("step") == 0; });
@@ -88,7 +88,7 @@ TEST_F(KeptModels, AResumedRunKnowsTheBestSoFarUnlessItIsOfOtherData) {
   EXPECT_EQ(model("same/best"), model("whole/best"));
   goes_on("other", "--val-data other.bin --val-every 2");
   EXPECT_GT(best_record(folder_ / "other")->step, best);
-  // One whose record cannot be read is replaced by the next; one that was giving its name away has it again.
+  // One whose record cannot be read is replaced by the next; one that was losing its name to the next has it again.
   fs::resize_file(folder_ / "damaged/best/validation.json", 9);
   goes_on("damaged", kValidate);
   EXPECT_GT(best_record(folder_ / "damaged")->step, best);
@@ -97,7 +97,7 @@ TEST_F(KeptModels, AResumedRunKnowsTheBestSoFarUnlessItIsOfOtherData) {
   goes_on("interrupted", kValidate);
   EXPECT_EQ(model("interrupted/best"), model("whole/best"));
   EXPECT_FALSE(fs::exists(folder_ / "interrupted/best.partial") || fs::exists(folder_ / "interrupted/best.replaced"));
-  // Back to a step before it: it is of a future that may not come.
+  // A run that goes back to a step before it sets it aside: it is of a future that may not come.
   const ProgramRun back = run(1, train(3, "--output whole --resume whole/checkpoints/step-2" + kValidate));
   ASSERT_EQ(back.status, 0) << back.output;
   EXPECT_EQ(model("whole/best.set-aside"), model("same/best"));

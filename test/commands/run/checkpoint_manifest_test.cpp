@@ -62,7 +62,7 @@ TEST(CheckpointManifest, CutsAndInsertionsAreRefused) {
   }
 }
 
-// What checkpoints of before had: neither checksum nor counter, run, arithmetic, data.
+// Older checkpoints had neither checksum nor counter, run, arithmetic, data.
 TEST(CheckpointManifest, VersionOneIsRead) {
   auto json = nlohmann::ordered_json::parse(to_json(example()));
   for (const char* later : {"checksum", "counter", "run", "arithmetic", "data", "loss"}) json.erase(later);
@@ -125,7 +125,7 @@ TEST(CheckpointManifest, AnotherOrderOfSamplesIsRefusedByTheNameOfTheOption) {
   EXPECT_REFUSED(require_same_run(example(), now, 100, "c"), "--layers is ");
 }
 
-// d replicas sum in as many groups as d groups do: what is said to have changed is what changes the sum.
+// d replicas sum as d groups do: a change is reported only where the order of sums changes.
 TEST(CheckpointManifest, ReplicasCountAsGroupsOfMicroBatches) {
   const auto run = [](int replicas, int groups) {
     return manifest_of_run(Options{}, {},

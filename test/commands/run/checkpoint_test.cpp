@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-// What must be equal bit by bit.
+// The numbers that must be equal bit by bit.
 std::vector<std::string> results(const std::string& log_path) {
   std::vector<std::string> lines;
   for (const Json& step : events(read_file(log_path), "step")) {
@@ -212,7 +212,7 @@ TEST_F(Checkpoints, ContradictionsAreRefusedAndNothingIsTouched) {
     for (const std::string& part : bad.parts) EXPECT_NE(run.output.find(part), std::string::npos) << run.output;
   }
   EXPECT_EQ(read_file(log("out")), before);
-  // What may change is said.
+  // A change that is allowed is reported.
   const ProgramRun run = run_program(1, replaced("--learning-rate 1e-3", "--learning-rate 2e-3"));
   EXPECT_EQ(run.status, 0) << run.output;
   EXPECT_EQ(count(run.output, "--learning-rate was 0.001 when the checkpoint was written and is 0.002 now"), 1)
@@ -293,7 +293,7 @@ class StoppedRun {
   std::future<ProgramRun> run_;
 };
 
-// Of all ranks, whichever was told; also where an optimistic step has begun the next one, and before the first step.
+// All ranks stop, whichever was told; also where an optimistic step has begun the next one, and before the first step.
 TEST_F(Checkpoints, AWishToStopEndsTheRunWithACheckpointToGoOnFrom) {
   const std::string constant = "--lr-schedule constant --warmup-steps 0 ";
   const auto with_steps = [&](int steps, const std::string& output, const std::string& more) {

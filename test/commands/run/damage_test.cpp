@@ -1,5 +1,5 @@
-// A bit that flipped somewhere in what a run left: refused, passed over, or without effect. Of manifests every byte
-// takes every value in checkpoint_manifest_test.cpp.
+// A bit that flipped somewhere in a run's files: they are refused, passed over, or read as before. (Every byte of a
+// manifest takes every value in checkpoint_manifest_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -145,7 +145,7 @@ class OptionOfTrain : public testing::TestWithParam<OptionRow> {
     return run_program(base == Base::one_rank ? 0 : 2, placed(words));
   }
 
-  // What can be seen of a run, by name.
+  // Everything that can be seen of a run, by name.
   static Facets facets_of(Base base, Arguments arguments) {
     const auto is_output = [](const auto& it) { return it.first == "output"; };
     if (std::none_of(arguments.begin(), arguments.end(), is_output)) {
@@ -190,7 +190,7 @@ class OptionOfTrain : public testing::TestWithParam<OptionRow> {
     return found->second;
   }
 
-  // What rows name by it.
+  // Makes the files that rows name by it.
   static void prepare(const std::string& value) {
     const Arguments base = base_arguments(Base::one_rank);
     for (const char* name : {"first", "second"}) {

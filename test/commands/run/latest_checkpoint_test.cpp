@@ -46,7 +46,7 @@ TEST_F(LatestCheckpoint, IsTheFurthestOnNotTheLastByName) {
   const ProgramRun run = train(12, "--micro-batches 2 --checkpoint-every 0 --keep 2 --resume latest");
   ASSERT_EQ(run.status, 0) << run.output;
   EXPECT_EQ(count(run.output, "resumed at step 10"), 1) << run.output;
-  // Of three, the two that are furthest on stay.
+  // The two that are furthest on stay of three.
   EXPECT_FALSE(fs::exists(checkpoint(9)));
   EXPECT_TRUE(fs::exists(checkpoint(10)));
   EXPECT_GT(manifest(12).at("counter"), manifest(10).at("counter"));

@@ -1,4 +1,4 @@
-// What a run says, with a clock and figures that the test sets: every number is computed here a second time.
+// The words of a run, with a clock and figures that the test sets: every number is computed here a second time.
 #include "commands/run/log.h"
 
 #include <gtest/gtest.h>

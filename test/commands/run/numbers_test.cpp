@@ -1,4 +1,4 @@
-// Numbers that are none are an error that names the tensor, once; spikes are seen.
+// A number that is not finite is an error that names the tensor, once; spikes are seen.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -37,9 +37,9 @@ class Stops : public testing::Test {
     return words;
   }
   std::string log() const { return read_file(folder_ / "out/log.jsonl"); }
-  // Of a run that was stopped: everything is there.
-  // An mpirun of MPICH 4.0.2 that was signalled itself ends with 0 in about 4 of 10 runs, also where the ranks are a
-  // few lines of C that return 75; it passes their status on where only ranks were signalled.
+  // A run that was stopped leaves everything. An mpirun of MPICH 4.0.2 that was signalled itself ends with 0 in about 4
+  // of 10 runs, also where the ranks are a few lines of C that return 75; it passes their status on where only ranks
+  // were signalled.
   void expect_stopped(const ProgramRun& run, const std::string& why, bool launcher_was_hit = false) const {
     EXPECT_TRUE(run.status == 75 || (launcher_was_hit && run.status == 0)) << why << " " << run.status << "\n"
                                                                            << run.output;
@@ -95,7 +95,7 @@ std::vector<pid_t> ranks_that_listen(const std::string& folder) {
   return found;
 }
 
-// As soon as a rank listens, long before the ranks have met: the wish stays until the end of the first step.
+// As soon as a rank listens, long before the ranks have met: the request stays until the end of the first step.
 TEST_F(Stops, BeforeTheFirstStepToo) {
   for (const int signal : kStopSignals) {
     StartedProgram run(2, endless(), folder_.path());

@@ -1,5 +1,5 @@
-// What the system takes away from a run that lives: its data, its folder, the room of its disk. Each ends with one
-// message that names the file, and with what could be saved.
+// The system takes its data, its folder or the room on its disk away from a living run. Each ends with one message that
+// names the file, and with what could be saved.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,5 +1,6 @@
-// In place of the emulator's settings.h where the tests of this folder run on a real GPU: its orders of threads and
-// streams are its own, so what asks for several orders repeats, and its cuBLASLt has the epilogues that it has.
+// In place of the emulator's settings.h where the tests of this folder run on a real GPU: the GPU chooses the order of
+// threads and streams, so that tests in several orders repeat themselves, and its cuBLASLt has the epilogues that it
+// has.
 #pragma once
 
 // The sizes of real models as well, which the emulator would take hours for.

@@ -29,7 +29,8 @@ void demand_right(bool right) {
 
 namespace {
 
-// What must show in every order is tried in these first ones, what may hide in all of them until it shows.
+// Faults that must show in every order are tried in these first ones; those that may hide, in all of them until they
+// show.
 constexpr std::size_t kOrdersForAlways = 4;
 
 struct Order {

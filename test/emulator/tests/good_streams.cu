@@ -123,7 +123,7 @@ void stream_order() {
   cudaFree(c);
 }
 
-// Two pinned buffers, refilled by the host when the event behind their last use has passed.
+// Two pinned buffers, refilled by the host when the event after their last use has passed.
 void staging_ring() {
   float *pinned[2], *losses = nullptr;
   float *device = device_floats(), *result = device_floats();

@@ -119,7 +119,7 @@ void deadlock_of_creation() {
   MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// What a program gets that forgets to wait: never the data by luck, but NaN while nothing has arrived.
+// A program that forgets to wait never gets the data by luck, but NaN while nothing has arrived.
 void early_reader_sees_nan() {
   ncclComm_t world = make_communicator();
   cudaStream_t stream = make_stream(), other = make_stream();

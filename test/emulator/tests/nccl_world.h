@@ -61,7 +61,7 @@ class Device {
   T* data_ = nullptr;
 };
 
-// What rank r contributes: reproducible, not exactly summable, so that the order of sums shows.
+// The contribution of rank r: reproducible, not exactly summable, so that the order of sums shows.
 std::vector<float> contribution(int r, std::size_t n, std::uint32_t salt = 0);
 
 struct Case {

@@ -1,4 +1,4 @@
-// What the emulator's operations cost: one line each, beside the cost that a feasibility study saw.
+// The cost of the emulator's operations: one line each, beside the cost that a feasibility study saw.
 #include <cuda_runtime.h>
 
 #include <time.h>

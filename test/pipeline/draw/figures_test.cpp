@@ -28,7 +28,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-// Of a table's line, from 0 on.
+// The cells of a table's line, counted from 0.
 std::vector<std::string> row(const std::string& table, int line) {
   std::istringstream in(table);
   std::string text;
@@ -36,8 +36,7 @@ std::vector<std::string> row(const std::string& table, int line) {
   return words_of(text);
 }
 
-// ---- charts: the plot has 864 x 220 pixels from (76, 30) on
-// ------------------------------------------------------------
+// ---- charts: the plot has 864 x 220 pixels from (76, 30) on ------------------------------------------------------
 
 TEST(Chart, PointsLieWhereTheirValuesAre) {
   const std::string svg = draw_curves({{"loss", "red", {{0, 0}, {1, 10}, {1.5, NAN}, {2, 5}}, false}},
@@ -70,8 +69,7 @@ TEST(Chart, PartsOfABarFollowEachOtherAndNegativeOnesGoLeft) {
   EXPECT_NE(svg.find("rank 0: b 2 ms"), std::string::npos);
 }
 
-// ---- timelines
-// ---------------------------------------------------------------------------------------------------------
+// ---- timelines ---------------------------------------------------------------------------------------------------
 
 // F takes 1 ms, B 2: rank 0 runs F from 0 to 1 and B from 4 to 6, rank 1 both in between.
 Timeline two_ranks() {
@@ -128,8 +126,7 @@ TEST(DrawText, TheNoteHasTheFiguresOfTheSimulation) {
   EXPECT_TRUE(picture.note.starts_with(expected)) << picture.note << "\n" << expected;
 }
 
-// ---- tables
-// ------------------------------------------------------------------------------------------------------------
+// ---- tables ------------------------------------------------------------------------------------------------------
 
 TEST(DrawTable, ShowsWhatRanksAndChannelsDid) {
   const Schedule schedule = make_schedule({.name = "1f1b", .ranks = 2, .micro_batches = 2});

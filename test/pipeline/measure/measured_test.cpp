@@ -181,8 +181,7 @@ TEST(Measured, ReductionsAndUpdatesAreDrawn) {
   EXPECT_NE(svg.find("U update"), std::string::npos);
 }
 
-// ---- the trace
-// -------------------------------------------------------------------------------------------------------
+// ---- the trace ---------------------------------------------------------------------------------------------------
 
 struct Slice {
   double begin = 0;

@@ -40,8 +40,8 @@ TEST(AnalysisTable, EveryFigureIsThatOfItsRankAndName) {
   std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(table, line);) rows.push_back(words_of(line));
   ASSERT_EQ(rows.size(), 4U);
-  // With equal ranks, F of 3 and B of 5 ms, the step takes 16 and each idles 8. Unequal ones take 16 as well. What
-  // remains of 18 is not hidden.
+  // With equal ranks, F of 3 and B of 5 ms, the step takes 16 and each idles 8. Unequal ones take 16 as well. The rest
+  // of the 18 is not hidden.
   EXPECT_EQ(rows[1], (std::vector<std::string>{"0", "10.00", "8.00", "8.00", "8.00", "-2.00", "0.00", "2.00", "0.50",
                                                "3.00", "5.00"}));
   EXPECT_EQ(rows[2], (std::vector<std::string>{"1", "6.00", "5.00", "12.00", "8.00", "2.00", "0.00", "2.00", "8.00",

@@ -1,4 +1,4 @@
-// Steps of which all is known are made by the simulator; what-if has to find out from their times alone.
+// The simulator makes steps of which all is known; what-if has to find out from their times alone.
 #include "pipeline/measure/what_if.h"
 
 #include <gtest/gtest.h>

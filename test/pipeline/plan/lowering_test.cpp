@@ -1,5 +1,5 @@
-// What is reduced when: a section behind the last action that adds to it and no later, copies and replicas before the
-// ends of a tied embedding.
+// When sums are reduced: a section right after the last action that adds to it, copies and replicas before the ends of
+// a tied embedding.
 #include "pipeline/plan/lowering.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What choose() makes of costs: cuts, forms of the head, recomputation, schedules.
+// The choices of choose() for given costs: cuts, forms of the head, recomputation, schedules.
 #include "pipeline/planner/choose.h"
 
 #include <gtest/gtest.h>

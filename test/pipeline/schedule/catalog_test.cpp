@@ -1,4 +1,4 @@
-// What the catalog promises: every request gives a valid schedule with the stated properties or a refusal that helps.
+// The promise of the catalog: every request gives a valid schedule with the stated properties or a refusal that helps.
 #include <gtest/gtest.h>
 
 #include <algorithm>

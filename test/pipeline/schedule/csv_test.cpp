@@ -55,8 +55,8 @@ TEST(ScheduleCsv, RoundTripOfEverySchedule) {
   }
 }
 
-// As PyTorch lowers a schedule: a message is received right before the action that needs it, and sent right behind the
-// one that makes it; of a pair before and behind both.
+// As PyTorch lowers a schedule: a message is received right before the action that needs it, and sent right after the
+// one that makes it; for a pair, before and after both.
 std::string lowered_csv_of(const Schedule& schedule) {
   std::ostringstream text;
   for (int rank = 0; rank < schedule.ranks; ++rank) {

@@ -1,4 +1,4 @@
-// What the search promises however large the problem: answers for more memory, for more micro-batches, and beside named
+// Promises of the search for problems of any size: answers for more memory, for more micro-batches, and beside named
 // schedules can be compared.
 #include <gtest/gtest.h>
 

@@ -151,7 +151,7 @@ TEST(Search, MoreStagesPerRankBeatThePublishedRates) {
   }
 }
 
-// What the authors' searches find for F = I = W = 1, p = 4: makespan, span and the peak of every rank.
+// Found by the authors' searches for F = I = W = 1, p = 4: makespan, span and the peak of every rank.
 struct PublishedSearch {
   const char* family;
   int p, m;

@@ -1,4 +1,4 @@
-// What must hold for every schedule, whatever the sizes and the costs.
+// Properties of every schedule, whatever the sizes and the costs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

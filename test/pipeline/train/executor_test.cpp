@@ -1,4 +1,4 @@
-// What a rank sends, receives and awaits, and what it says of it, with peers that the test plays.
+// The messages that a rank sends, receives and awaits, and its words about them, with peers that the test plays.
 #include "pipeline/train/executor.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Nothing is computed: what is looked at are the messages.
+// Nothing is computed; only the messages are looked at.
 Plan plan_of(const std::string& schedule, int micro_batches) {
   PlanRequest request;
   request.model = {.layers = 5, .heads = 2, .hidden = 8, .vocab = 257, .max_seq_len = 16};

@@ -1,4 +1,4 @@
-// What a trainer does without training: it generates, scores rows, and measures its stages.
+// A trainer that does not train: it generates, scores rows, and measures its stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,8 +118,7 @@ TEST(MeasuredStages, TakeTimeOnEveryRank) {
   });
 }
 
-// ---- memory that is not there
-// ------------------------------------------------------------------------------------------
+// ---- memory that is not there ------------------------------------------------------------------------------------
 
 class FullDevice : public cpu::CpuDevice {
  public:

@@ -38,7 +38,7 @@ void sweep(const TrainingRun& one_rank, const std::vector<TrainingRun>& runs, co
       run.optimistic = true;
       const Outcome outcome = train(run, delays);
       expect_equal(outcome, expected, what);
-      // Nothing runs ahead behind the last step, and behind those that a validation follows.
+      // Nothing runs ahead after the last step, nor after those that a validation follows.
       const int could_be_redone = run.steps - 1 - (run.validate_every > 0 ? (run.steps - 1) / run.validate_every : 0);
       if (clip == 0.0 || clip == 1e9) {
         EXPECT_EQ(outcome.redone, 0) << what;

@@ -18,7 +18,7 @@ std::set<std::int32_t> drawn(const Sampling& sampling) {
   return ids;
 }
 
-// Of 1000 evenly spaced numbers: how many draw `id`.
+// How many of 1000 evenly spaced numbers draw `id`.
 int share(const Sampling& sampling, std::int32_t id) {
   int count = 0;
   for (int i = 0; i < 1000; ++i) count += sample_token(kLogits, sampling, (i + 0.5) / 1000.0) == id ? 1 : 0;

@@ -228,7 +228,7 @@ TEST(Trainer, GeneratesTheSameTokensUnderEveryPlacement) {
   EXPECT_EQ(tokens_of({.schedule = "dualpipe", .ranks = 4, .micro_batches = 8, .groups = 2}), two_groups);
 }
 
-// What is generated after training: ids, and the logits that each was drawn from, on the rank that has them.
+// The text that is generated after training: ids, and the logits that each was drawn from, on the rank that has them.
 struct Generated {
   std::vector<std::int32_t> ids;
   std::vector<float> logits;

@@ -1,4 +1,4 @@
-// What the example programs share: they stop with a message when a call fails or a result is off.
+// Shared by the example programs: they stop with a message when a call fails or a result is off.
 #pragma once
 
 #include <cuda_runtime.h>
