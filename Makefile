@@ -147,7 +147,7 @@ check: test check-emulator mutants
 	@scripts/run_tests.sh $(patsubst %,build-sanitize/test_%,$(filter-out commands,$(EXISTING_SUITES))) \
 	  '$(WITHOUT_LEAKS_OF_MPI) build-sanitize/test_commands' \
 	  "$(WITHOUT_UCX_HOOKS) build-thread/test_pipeline --gtest_filter='Trainer*:OptimisticStep*:Resume*'" \
-	  '$(WITHOUT_UCX_HOOKS) build-thread/test_mpi --local --full' '$(SWEEP) --full' '$(SWEEP) --delays' \
+	  '$(WITHOUT_UCX_HOOKS) build-thread/test_mpi --local --full' '$(SWEEP) --full' '$(SWEEP) --sharding' '$(SWEEP) --delays' \
 	  '$(SWEEP) --synchronous-sends' '$(SWEEP) --optimistic --delays' '$(SWEEP) --optimistic --synchronous-sends' \
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' 'scripts/check_together.sh $(BUILD)/train_gpt' \

@@ -109,6 +109,10 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     object["lower_bound"] = it.simulation.lower_bound;
     object["peak_live"] = it.simulation.peak_live;
     object["messages"] = it.simulation.messages;
+    if (it.reduced) {
+      object["step_with_reductions"] = it.reduced->end;
+      object["reductions_exposed"] = it.reduced->exposed;
+    }
     if (it.steady) {
       object["steps"] = it.schedule.steps;
       object["steady_period"] = it.steady->period;

@@ -19,7 +19,7 @@ namespace train_gpt {
 namespace {
 
 SimulateOptions simulate_options(const Options& options, Detail detail) {
-  return {.intervals = detail == Detail::intervals,
+  return {.intervals = detail == Detail::intervals || options.costs.reduction > 0,
           .channels = detail != Detail::figures,
           .critical_path = detail == Detail::intervals,
           .weight_memory = options.simulate.weight_memory};
@@ -69,7 +69,7 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
 }
 
 bool lists_are_wanted(const Options& options, Detail detail) {
-  return detail == Detail::intervals || !options.simulate.csv.empty();
+  return detail == Detail::intervals || !options.simulate.csv.empty() || options.costs.reduction > 0;
 }
 
 std::size_t actions_of(const Schedule& schedule) {
@@ -169,6 +169,22 @@ bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
   return false;
 }
 
+// What of the reductions over replicas is not hidden, beside reductions that all wait for the end.
+void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail detail) {
+  if (simulated.schedule.steps == 1) {
+    const auto reduced = [&](ReducedAt at) {
+      return reduce(simulated.schedule, simulated.simulation, options.costs.reduction, at);
+    };
+    simulated.reduced = reduced(ReducedAt::stage);
+    const auto percent_of = [](const ReducedStep& step) { return with_digits(100 * step.share(), 3) + "%"; };
+    simulated.remarks.push_back(simulated.name + ": with reductions over replicas a step takes " +
+                                with_digits(simulated.reduced->end, 7) + " ms, of which they hold it up " +
+                                percent_of(*simulated.reduced) + " (" + percent_of(reduced(ReducedAt::list)) +
+                                " if all waited for the end of a rank's list)");
+  }
+  if (detail != Detail::intervals) simulated.simulation.intervals = {};
+}
+
 }  // namespace
 
 Costs costs_of(const Options& options) {
@@ -183,6 +199,7 @@ Costs costs_of(const Options& options) {
 SimulatedSchedules simulate_all(const Options& options, Detail detail) {
   SimulatedSchedules result;
   const auto keep = [&](SimulatedSchedule simulated) {
+    if (options.costs.reduction > 0) add_reductions(options, simulated, detail);
     if (exceeds(options.simulate.memory_limit, simulated.simulation)) {
       const std::vector<double>& live = simulated.simulation.peak_live;
       result.over_limit.push_back(simulated.name + " (" + with_digits(*std::max_element(live.begin(), live.end()), 5) +

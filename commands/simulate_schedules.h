@@ -8,6 +8,7 @@
 #include "commands/cli/options.h"
 #include "commands/pareto.h"
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/reductions.h"
 #include "pipeline/simulate/simulator.h"
 #include "pipeline/simulate/versions.h"
 
@@ -20,6 +21,7 @@ struct SimulatedSchedule {
   std::vector<std::string> remarks;  // what `auto` chose and why; notices of the validator
   // Of a schedule that never flushes: the simulation is of several steps.
   std::optional<SteadyState> steady = std::nullopt;
+  std::optional<ReducedStep> reduced = std::nullopt;  // --cost-reduction, of a schedule that flushes
 };
 
 struct SimulatedSchedules {

@@ -63,7 +63,7 @@ class DocumentReader {
   const DocumentPlace& place() const { return place_; }
 
   // The text of a document: `raw` itself, or the row's field, kept in `row_text`. Threads may call this together.
-  // Throws std::invalid_argument naming file and line of a row that is no JSON object with that field.
+  // Throws std::invalid_argument naming file and line of a row that is not a JSON object with that field.
   std::string_view text_of(const Document& document, std::string& row_text) const;
 
  private:

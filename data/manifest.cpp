@@ -79,7 +79,7 @@ std::string manifest_text(const Manifest& manifest) {
                      {"end_of_text", manifest.end_of_text},
                      {"tokens", manifest.tokens},
                      {"documents", documents}};
-  // File names may hold bytes that are no UTF-8, JSON may not.
+  // File names may hold bytes that are not UTF-8, JSON may not.
   return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -24,8 +24,8 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kPatterns = {{
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
 }};
 
-// PCRE2's \s has U+180E, which is no white space since Unicode 6.3 and in none of the engines that vocabularies were
-// made with. The property of that name is exact.
+// PCRE2's \s has U+180E, which has not been white space since Unicode 6.3, nor is it in any of the engines that
+// vocabularies were made with. The property of that name is exact.
 std::string with_white_space_property(const std::string& pattern) {
   std::string exact;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

@@ -16,7 +16,7 @@ inline constexpr std::int64_t kMaxTokensPerFile = 2147483647;
 
 class TokenFile {
  public:
-  // Throws std::invalid_argument if the file is missing, is empty, is no token file, is byte-swapped, has a version
+  // Throws std::invalid_argument if the file is missing, is empty, is not a token file, is byte-swapped, has a version
   // that we do not read, holds no token or another number of bytes than its header says.
   explicit TokenFile(const std::string& path);
 

@@ -54,7 +54,7 @@ class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer);
 
-  // A stretch of text, which has neither added tokens nor bytes that are no UTF-8, or one id.
+  // A stretch of text, which has neither added tokens nor bytes that are not UTF-8, or one id.
   struct Stretch {
     std::string_view text;
     std::optional<std::int32_t> id;
@@ -128,7 +128,7 @@ void Encoder::split(std::string_view text, std::size_t pattern, const Visit& vis
 }
 
 // Turns a stream of ids into text that may be shown piece by piece: the bytes of a character are held back until it is
-// complete. Bytes that are no UTF-8 pass through unchanged, so that all pieces together are exactly the text.
+// complete. Bytes that are not UTF-8 pass through unchanged, so that all pieces together are exactly the text.
 class TextDecoder {
  public:
   // An end-of-text id appears as `end_of_text`.

@@ -60,8 +60,8 @@ struct AveragedGradient {
   float momentum = 0;                     // b
 };
 
-// Columns [begin, begin + width) of the padded vocabulary, the first `columns` of which are no padding. Every shard has
-// at least one.
+// Columns [begin, begin + width) of the padded vocabulary, the first `columns` of which are not padding. Every shard
+// has at least one.
 struct VocabularyShard {
   std::int64_t begin = 0;
   std::int64_t width = 0;

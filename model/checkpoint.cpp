@@ -218,11 +218,16 @@ void ModelFile::read(float* out, const TensorInfo& tensor, std::int64_t begin, s
 
 void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& layout) const {
   std::vector<float> host(static_cast<std::size_t>(kPiece));
-  for_each_piece(config_, layout, is_held,
-                 [&](const TensorInfo& tensor, std::int64_t place, std::int64_t begin, std::int64_t count) {
-                   read(host.data(), tensor, begin, count);
-                   device.to_device(values + place, host.data(), count * std::int64_t{sizeof(float)});
-                 });
+  const std::vector<TensorInfo> tensors = model_tensors(config_);
+  for (const ArenaLayout::Entry& entry : layout.entries) {
+    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
+    const std::int64_t skipped = entry.info.offset - tensor.offset;  // where the entry is a part of it
+    for (std::int64_t begin = 0; begin < entry.info.elements; begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, entry.info.elements - begin);
+      read(host.data(), tensor, skipped + begin, count);
+      device.to_device(values + entry.offset + begin, host.data(), count * std::int64_t{sizeof(float)});
+    }
+  }
 }
 
 void create_model_file(const std::string& path, const ModelConfig& config, Precision precision) {

@@ -46,7 +46,7 @@ class ModelFile {
   Precision precision_ = Precision::fp32;
 };
 
-// The files that ModelFile(path) reads; `path` itself where it is no folder.
+// The files that ModelFile(path) reads; `path` itself where it is not a folder.
 std::vector<std::string> model_files(const std::string& path);
 
 // The sizes of whole files.

@@ -201,11 +201,12 @@ void initialise_arena(Device& device, float* values, const ModelConfig& config, 
   const std::vector<TensorInfo> tensors = model_tensors(config);
   for (const ArenaLayout::Entry& entry : layout.entries) {
     const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    for (std::int64_t begin = 0; begin < tensor.elements; begin += kPiece) {
-      const std::int64_t count = std::min(kPiece, tensor.elements - begin);
+    const std::int64_t skipped = entry.info.offset - tensor.offset;  // where the entry is a part of it
+    for (std::int64_t begin = 0; begin < entry.info.elements; begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, entry.info.elements - begin);
       device.run_on_host((count + kAtomElements - 1) / kAtomElements, [&](std::int64_t part) {
         const std::int64_t first = part * kAtomElements;
-        initialise_range(host.data() + first, config, tensor, seed, begin + first,
+        initialise_range(host.data() + first, config, tensor, seed, skipped + begin + first,
                          std::min(kAtomElements, count - first));
       });
       device.to_device(values + entry.offset + begin, host.data(), count * std::int64_t{sizeof(float)});

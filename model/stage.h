@@ -83,6 +83,9 @@ struct ParameterView {
   // The first micro-batch of a step (of a group) sets the gradients of the matrices, the others add to them: those need
   // no zeros (GradientRange::set_by_first).
   bool first_micro_batch = false;
+  const ArenaLayout* gradient_layout = nullptr;  // where gradients lie; null: where parameters do
+
+  const ArenaLayout& of_gradients() const { return gradient_layout != nullptr ? *gradient_layout : *layout; }
 };
 
 // Where in the gradient arena a stage adds its gradients, and when: a streamed head in F, all others in W.

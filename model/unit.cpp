@@ -10,7 +10,7 @@ const void* parameter(const UnitSizes& sizes, const ParameterView& view, int ten
 namespace {
 
 float* gradient(const ParameterView& view, int tensor) {
-  return view.gradients == nullptr ? nullptr : view.gradients + view.layout->offset_of(tensor);
+  return view.gradients == nullptr ? nullptr : view.gradients + view.of_gradients().offset_of(tensor);
 }
 
 }  // namespace

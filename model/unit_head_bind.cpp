@@ -81,7 +81,7 @@ class HeadBinder {
 
   static float* head_gradient(const ParameterView& view, int tensor) {
     if (view.gradients == nullptr) return nullptr;
-    const ArenaLayout::Entry& entry = *view.layout->find(tensor);
+    const ArenaLayout::Entry& entry = *view.of_gradients().find(tensor);
     return view.gradients + (entry.head_gradient >= 0 ? entry.head_gradient : entry.offset);
   }
 

@@ -12,6 +12,7 @@
 
 #include "kernels/device.h"
 #include "model/optimizer.h"
+#include "pipeline/schedule/rank_order.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
@@ -75,7 +76,9 @@ struct BatchOptions {
   int data_parallel = 1;              // d
   // G, of the whole step; not given: d, or 2d where a schedule has two directions
   std::optional<int> accumulation_groups;
-  int zero = 0;  // 1: optimizer state is shared out to the replicas
+  int zero = 0;  // shared out to the replicas: 1: optimizer state; 2: gradients, too; 3: parameters, too
+
+  RankOrder rank_order = RankOrder::pipeline;
 
   std::int64_t rows() const { return micro_batch_size * micro_batches * data_parallel; }  // of one step
 
@@ -179,9 +182,10 @@ struct DeviceOptions {
 };
 
 struct CostOptions {
-  int stages = 0;      // p; 0: not given
-  Costs costs;         // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
-  bool given = false;  // any --cost-... was given
+  int stages = 0;        // p; 0: not given
+  Costs costs;           // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
+  bool given = false;    // any --cost-... of an action or a link was given
+  double reduction = 0;  // ms that reducing the gradients of a rank over replicas takes; 0: nothing is reduced
 
   bool operator==(const CostOptions&) const = default;
 };

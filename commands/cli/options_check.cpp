@@ -99,11 +99,28 @@ void check_batch(const Options& options) {
              std::string("2^63 tokens; lower one of them"));
     }
   }
+  const std::string zero = "--zero " + std::to_string(batch.zero);
   if (batch.zero > 0 && batch.data_parallel == 1) {
-    refuse("--zero 1 shares optimizer state out to replicas: give --data-parallel 2 or more");
+    refuse(zero + " shares state out to replicas: give --data-parallel 2 or more");
   }
   if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
-    refuse("--zero 1 has no meaning with --device timed, which computes nothing");
+    refuse(zero + " has no meaning with --device timed, which computes nothing");
+  }
+  if (options.command == Command::train && options.costs.reduction > 0 &&
+      (options.device.device != DeviceKind::timed || batch.data_parallel == 1)) {
+    refuse("--cost-reduction is for the replicas of --device timed: give --data-parallel 2 or more with it");
+  }
+  if (batch.rank_order == RankOrder::replicas && batch.data_parallel == 1) {
+    refuse("--rank-order replicas has no meaning without replicas: give --data-parallel 2 or more");
+  }
+  if (batch.zero > 1 && is_flushless(options.pipeline.schedule())) {
+    refuse(zero + " keeps gradients or parameters in windows that a step empties, and --schedule " +
+           options.pipeline.schedule() + " has two steps at once: give --zero 1");
+  }
+  if (batch.zero > 2 && options.optimizer.optimizer_step == OptimizerStep::optimistic) {
+    refuse(zero +
+           " keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two: leave out one, " +
+           "or take --zero 2");
   }
   const int groups = batch.accumulation_groups.value_or(batch.data_parallel);
   if (groups == batch.data_parallel) return;

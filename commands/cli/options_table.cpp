@@ -179,28 +179,36 @@ std::vector<OptionSpec> model_options() {
 }
 
 std::vector<OptionSpec> batch_options() {
-  return {{"seq-len", "T", "256", kPipelined | kProfile | kSimulate, "tokens per row",
-           [](Options& o, const Value& v) { o.batch.seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
-          {"micro-batch-size", "b", "4", kPipelined | kProfile | kSimulate, "rows per micro-batch",
-           [](Options& o, const Value& v) { o.batch.micro_batch_size = v.integer<std::int64_t>(1, kLargestSize); }},
-          {"micro-batches", "m", "8", kPipelined | kSimulate, "per step and pipeline: a step is d*m*b rows",
-           [](Options& o, const Value& v) {
-             o.batch.micro_batches = v.integer<int>(1, kLargestMicroBatches);
-             o.batch.micro_batches_given = true;
-           }},
-          {"global-batch-size", "ROWS", nullptr, kPipelined | kSimulate,
-           "rows of one step, d*m*b: sets m, instead of --micro-batches",
-           [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
-          {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
-           [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
-          {"zero", "0|1", "0", kTrain | kPlan,
-           "1: each of the d replicas keeps the optimizer state of its part of the parameters",
-           [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 1); }},
-          {"accumulation-groups", "G", nullptr, kTrain | kPlan,
-           "order of sums: the step's d*m micro-batches in G groups, those in a binary tree; a power of two that d "
-           "divides, "
-           "2d for dualpipe (the default)",
-           [](Options& o, const Value& v) { o.batch.accumulation_groups = v.integer<int>(1, kLargestCount); }}};
+  return {
+      {"seq-len", "T", "256", kPipelined | kProfile | kSimulate, "tokens per row",
+       [](Options& o, const Value& v) { o.batch.seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"micro-batch-size", "b", "4", kPipelined | kProfile | kSimulate, "rows per micro-batch",
+       [](Options& o, const Value& v) { o.batch.micro_batch_size = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"micro-batches", "m", "8", kPipelined | kSimulate, "per step and pipeline: a step is d*m*b rows",
+       [](Options& o, const Value& v) {
+         o.batch.micro_batches = v.integer<int>(1, kLargestMicroBatches);
+         o.batch.micro_batches_given = true;
+       }},
+      {"global-batch-size", "ROWS", nullptr, kPipelined | kSimulate,
+       "rows of one step, d*m*b: sets m, instead of --micro-batches",
+       [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
+      {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
+       [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
+      {"zero", "0|1|2|3", "0", kTrain | kPlan,
+       "each of the d replicas keeps of its part of the parameters alone 1: the optimizer state; 2: the gradients as "
+       "well; 3: the parameters, too",
+       [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 3); }},
+      {"rank-order", "pipeline|replicas", "pipeline", kTrain,
+       "which ranks are neighbours, as the launcher numbers them: those of a pipeline, or the replicas of a stage",
+       [](Options& o, const Value& v) {
+         o.batch.rank_order =
+             v.choice<RankOrder>({{"pipeline", RankOrder::pipeline}, {"replicas", RankOrder::replicas}});
+       }},
+      {"accumulation-groups", "G", nullptr, kTrain | kPlan,
+       "order of sums: the step's d*m micro-batches in G groups, those in a binary tree; a power of two that d "
+       "divides, "
+       "2d for dualpipe (the default)",
+       [](Options& o, const Value& v) { o.batch.accumulation_groups = v.integer<int>(1, kLargestCount); }}};
 }
 
 std::vector<OptionSpec> optimizer_options() {
@@ -397,6 +405,9 @@ std::vector<OptionSpec> cost_options() {
          o.costs.given = true;
          o.costs.costs.send_slowdown = v.number(0, kLargestCost);
        }},
+      {"cost-reduction", "MS", nullptr, kSimulate | kTrain,
+       "ms of reducing a rank's gradients over replicas; each of its stages takes 1/v, as soon as its last W is done",
+       [](Options& o, const Value& v) { o.costs.reduction = v.milliseconds(0, kLargestCost); }},
       {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
        [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};
 }

@@ -111,6 +111,7 @@ Event plan_event(const Plan& plan, const Simulation& predicted, std::optional<do
       {"bubble_span_predicted", predicted.bubble_span},
       {"step_ms_predicted", predicted.makespan},
       {"tokens_per_s_predicted", static_cast<double>(request.batch.step_tokens()) / predicted.makespan * 1000}};
+  if (request.reduction_ms > 0) json["reduction_ms"] = request.reduction_ms;
   if (uniform_makespan) json["step_ms_predicted_uniform"] = *uniform_makespan;
   json["ranks"] = std::move(ranks);
   return json;

@@ -169,6 +169,7 @@ Session::Session(const Options& options) : before_mpi_(options) {
   world_ = make_mpi_communicator({.synchronous_sends = options.testing.synchronous_sends});
   if (const std::string trouble = disagreement(*world_, seen_of_start()); !trouble.empty()) end_together(2, trouble);
   host_ = host_place();
+  order_ranks(options.batch.data_parallel, options.batch.rank_order);
   const std::string no_gpus = may_use_gpus(options) ? why_no_gpus(*world_) : "they are not wanted";
   const bool everywhere_gpus = no_gpus.empty();
   const int cores = allowed_cores();
@@ -185,8 +186,10 @@ Session::Session(const Options& options) : before_mpi_(options) {
           return DelaySpec::Link{link.latency, link.bandwidth};
         };
     }
-    resources_ = counted(host_.ranks, "rank") + " on this host x " + counted(threads, "thread") + " on " +
-                 counted(cores, "core") + "; " +
+    const char* neighbours =
+        options.batch.rank_order == RankOrder::replicas ? " (neighbours: the replicas of a stage)" : "";
+    resources_ = counted(host_.ranks, "rank") + " on this host" + neighbours + " x " + counted(threads, "thread") +
+                 " on " + counted(cores, "core") + "; " +
                  (timed_ ? "timed: actions take the time that costs give them" : device_->describe());
     if (timed_) return;
     if (options.device.device == DeviceKind::automatic && !everywhere_gpus) {
@@ -213,6 +216,12 @@ Session::Session(const Options& options) : before_mpi_(options) {
   }
   connect_gpus();
   world_ = inject_delays(std::move(world_), delays_);
+}
+
+void Session::order_ranks(int data_parallel, RankOrder order) {
+  const auto ordered = [&](int rank) { return rank_in_order(rank, world_->size(), data_parallel, order); };
+  for (int& member : host_.members) member = ordered(member);
+  if (order != RankOrder::pipeline) world_ = world_->split(0, ordered(world_->rank()));
 }
 
 // Where the ranks compute on GPUs, tensors travel between those.

@@ -59,6 +59,7 @@ class Session {
   [[noreturn]] void end_job(const std::exception& error);
 
  private:
+  void order_ranks(int data_parallel, RankOrder order);
   void connect_gpus();
   // Ends all ranks with one message.
   [[noreturn]] void end_together(int status, const std::string& message);

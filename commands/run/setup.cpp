@@ -241,6 +241,7 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.zero = options.batch.zero;
   request.gradient_buffers = gradient_buffers(options, request);
   request.error_feedback = options.optimizer.delay_correction;
+  request.reduction_ms = options.costs.reduction;
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
                                                    model.padded_vocab());

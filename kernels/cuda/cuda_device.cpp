@@ -100,7 +100,7 @@ void CudaDevice<Float>::wait_for(cudaEvent_t event) const {
     const cudaError_t status = cudaEventQuery(event);
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) CUDA_CHECK(status);
-    (void)cudaGetLastError();  // "not ready" is no error to be found by a later check
+    (void)cudaGetLastError();  // "not ready" is not an error for a later check to find
     if (!progress_) {
       CUDA_CHECK(cudaEventSynchronize(event));
       return;

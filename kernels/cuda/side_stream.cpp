@@ -8,7 +8,7 @@ bool happened(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaSuccess) return true;
   if (status != cudaErrorNotReady) CUDA_CHECK(status);
-  (void)cudaGetLastError();  // "not ready" is no error to be found by a later check
+  (void)cudaGetLastError();  // "not ready" is not an error for a later check to find
   return false;
 }
 

@@ -89,6 +89,8 @@ class RankPlanner {
       if (plan_.rings[i].kind == Ring::Kind::hand_over) continue;
       plan_.rings[i].slots = std::min(plan_.rings[i].slots, most_messages_[static_cast<int>(i)]);
     }
+    if (request_.training) plan_.gradient_windows = gradient_windows(request_, plan_, training);
+    if (request_.training) add_parameter_windows({training, validation, generation});
     add_memory_lines(request_, plan_);
     return std::move(plan_);
   }
@@ -122,6 +124,21 @@ class RankPlanner {
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
     for (const StagePlan& before : plan_.stages) stage.cache_offset += before.bytes.cache;
     plan_.stages.push_back(std::move(stage));
+  }
+
+  // Gathered once per list where the limit allows it; without a limit however they take less.
+  void add_parameter_windows(const RankLists& lists) {
+    const std::optional<ParameterWindows> per_list = parameter_windows(request_, plan_, lists, /*per_use=*/false);
+    std::optional<ParameterWindows> per_use = parameter_windows(request_, plan_, lists, /*per_use=*/true);
+    plan_.parameter_windows = per_list;
+    if (!per_use || (per_list && per_list->elements <= per_use->elements)) return;
+    if (per_list && request_.memory_limit > 0) {
+      add_memory_lines(request_, plan_);
+      const bool fits = plan_.total_bytes() <= request_.memory_limit;
+      plan_.memory.clear();
+      if (fits) return;
+    }
+    plan_.parameter_windows = std::move(per_use);
   }
 
   int pool_for(Lifetime lifetime, std::int64_t bytes) {
@@ -335,6 +352,10 @@ void check_request(const PlanRequest& request) {
                                 " positions: lower it or raise --max-seq-len");
   }
   check_groups(request);
+  if (request.zero > 2 && request.spare_parameters) {
+    throw std::invalid_argument(
+        "--zero 3 keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two");
+  }
 }
 
 }  // namespace

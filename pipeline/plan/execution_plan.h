@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "pipeline/plan/partition.h"
 #include "pipeline/plan/sections.h"
 #include "pipeline/plan/tied_sums.h"
+#include "pipeline/plan/windows.h"
 #include "pipeline/schedule/channel.h"
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/simulate/simulator.h"
@@ -50,7 +52,11 @@ struct PlanRequest {
   bool computes = true;           // false: the timed device, which needs message buffers and nothing else
   bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
   bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
-  int zero = 0;                   // --zero: 1: each replica has the optimizer state of its shard alone
+  // --zero: each replica has alone of its shard 1: optimizer state; 2: gradients, once they are reduced; 3: parameters,
+  // but for those that are gathered.
+  int zero = 0;
+  double reduction_ms = 0;        // timed device: of a rank's gradients over replicas
+  std::int64_t memory_limit = 0;  // of a rank, which decides how often parameters are gathered; 0: none
   bool error_feedback = false;    // --delay-correction error-feedback: the update of the step before is kept
   int gradient_buffers = 2;       // without a flush: 1 where no update waits for the norm, so that none is skipped
 
@@ -125,11 +131,12 @@ struct ActionPlan {
 // The purpose of an allocation. A rank makes at most one for each use, except for pools.
 enum class MemoryUse : std::uint8_t {
   parameters,
-  low_parameters,        // in activation precision, where that is not fp32
+  low_parameters,        // in activation precision, where that is not fp32 or parameters are whole in windows only
   spare_parameters,      // --optimizer-step optimistic; without a flush: the version before the newest
   spare_low_parameters,  // of that version, where low_parameters are
   gradients,
   second_gradients,  // without a flush: of every other step
+  gradient_shards,   // of the replica, where gradients are whole in windows only
   group_gradients,   // PlanRequest::pending_sums arenas
   first_moment,
   second_moment,
@@ -142,7 +149,7 @@ enum class MemoryUse : std::uint8_t {
   workspace,  // of the device
   norms       // and scalars of AdamW
 };
-inline constexpr std::size_t kMemoryUses = 17;
+inline constexpr std::size_t kMemoryUses = 18;
 
 struct MemoryLine {
   MemoryUse use = MemoryUse::parameters;
@@ -171,6 +178,8 @@ struct RankPlan {
   std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
   ArenaLayout layout;                  // arranged by stage
   std::vector<Section> sections;
+  std::optional<GradientWindows> gradient_windows;    // --zero 2 and 3, where something is gained by them
+  std::optional<ParameterWindows> parameter_windows;  // --zero 3, likewise
   std::int64_t scratch_bytes = 0;
   MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
   MicroBatches targets;            // those whose targets it reads: it has a part of the head
@@ -182,6 +191,9 @@ struct RankPlan {
   int live_micro_batches = 0;      // most (stage, micro-batch) pairs between F and W at once
 
   const StagePlan& stage_plan(int stage) const;
+  // Where gradients and working parameters lie.
+  const ArenaLayout& gradient_layout() const { return gradient_windows ? gradient_windows->layout : layout; }
+  const ArenaLayout& working_layout() const { return parameter_windows ? parameter_windows->layout : layout; }
   std::int64_t bytes_of(MemoryUse use) const;  // of all its lines
   std::int64_t total_bytes() const;
 };

@@ -1,7 +1,9 @@
 #include "pipeline/plan/lowering.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
+#include <utility>
 
 namespace train_gpt {
 namespace {
@@ -27,14 +29,6 @@ struct Complete {
   int section = 0;
   std::size_t after = 0;
 };
-
-std::size_t stage_complete(const std::vector<Action>& list, int stage) {
-  std::size_t complete = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i].stage == stage && adds_weight_gradients(list[i].op)) complete = i + 1;
-  }
-  return complete;
-}
 
 // The sections of a rank in the order in which they are complete.
 std::vector<Complete> in_order_of_completion(const Plan& plan, const RankPlan& rank) {
@@ -78,10 +72,10 @@ std::vector<Complete> order_of_reductions(const Plan& plan, const RankPlan& rank
   return order;
 }
 
-// In the order in which the next list needs them.
-void add_gathers(const Plan& plan, const RankPlan& rank, std::vector<LoweredAction>& lowered) {
+// Of parameters that stay whole between two updates, in the order in which the next list needs them.
+std::vector<LoweredAction> gathers_of_all(const Plan& plan, const RankPlan& rank) {
   const std::vector<Action>& list = plan.step_schedule().actions(rank.rank);
-  const std::size_t first = lowered.size();
+  std::vector<LoweredAction> gathers;
   for (std::size_t i = 0; i < rank.sections.size(); ++i) {
     const Section& section = rank.sections[i];
     if (!section.has_parameters) continue;
@@ -90,21 +84,80 @@ void add_gathers(const Plan& plan, const RankPlan& rank, std::vector<LoweredActi
           section.kind == Section::Kind::embedding && rank.stage_plan(action.stage).shape.has_shards();
       return action.stage == section.stage || reads_shared_wte;
     });
-    lowered.push_back({.kind = LoweredAction::Kind::gather,
+    gathers.push_back({.kind = LoweredAction::Kind::gather,
                        .after = list.size(),
                        .before = static_cast<std::size_t>(needed - list.begin()),
                        .section = static_cast<int>(i)});
   }
-  std::stable_sort(lowered.begin() + static_cast<std::ptrdiff_t>(first), lowered.end(),
-                   [](const LoweredAction& a, const LoweredAction& b) { return a.before < b.before; });
+  std::ranges::stable_sort(gathers, {}, &LoweredAction::before);
+  return gathers;
+}
+
+// Behind the update: all parameters, or those that the next list's first actions need. None where nothing is sharded.
+std::vector<LoweredAction> gathers_behind_update(const Plan& plan, const RankPlan& rank) {
+  if (plan.request.zero == 0 || plan.request.batch.replicas == 1) return {};
+  if (!rank.parameter_windows) return gathers_of_all(plan, rank);
+  std::vector<LoweredAction> gathers;
+  for (const Gathering& one : rank.parameter_windows->training) {
+    if (one.after > 0) continue;
+    gathers.push_back({.kind = LoweredAction::Kind::gather,
+                       .after = rank.actions.size(),
+                       .before = one.before,
+                       .section = one.section});
+  }
+  return gathers;
+}
+
+// What goes on with parameters within the list: at one place they are let go before others are gathered.
+std::vector<LoweredAction> gathers_in_list(const RankPlan& rank) {
+  std::vector<LoweredAction> all;
+  if (!rank.parameter_windows) return all;
+  for (const Gathering& one : rank.parameter_windows->training) {
+    all.push_back({.kind = LoweredAction::Kind::let_go, .after = one.until, .section = one.section});
+  }
+  for (const Gathering& one : rank.parameter_windows->training) {
+    if (one.after == 0) continue;
+    all.push_back(
+        {.kind = LoweredAction::Kind::gather, .after = one.after, .before = one.before, .section = one.section});
+  }
+  std::ranges::stable_sort(all, {}, &LoweredAction::after);
+  return all;
+}
+
+// Adds `others`, which are in the order in which they are issued and before what is issued at the same place.
+void merge(std::vector<LoweredAction>& lowered, std::vector<LoweredAction> others) {
+  if (others.empty()) return;
+  std::vector<LoweredAction> merged;
+  std::vector<std::size_t> places;  // of lowered's in merged
+  auto next = others.begin();
+  for (LoweredAction& action : lowered) {
+    for (; next != others.end() && next->after <= action.after; ++next) merged.push_back(std::move(*next));
+    for (std::size_t& needed : action.needs) needed = places[needed];
+    places.push_back(merged.size());
+    merged.push_back(std::move(action));
+  }
+  std::move(next, others.end(), std::back_inserter(merged));
+  lowered = std::move(merged);
+}
+
+// One for each stage: they take nothing but time.
+std::vector<LoweredAction> timed_reductions(const Plan& plan, const RankPlan& rank) {
+  std::vector<LoweredAction> lowered;
+  if (plan.request.reduction_ms == 0 || plan.request.batch.replicas == 1) return lowered;
+  for (const Complete& one : in_order_of_completion(plan, rank)) {
+    const Section& section = rank.sections[static_cast<std::size_t>(one.section)];
+    if (section.kind != Section::Kind::units) continue;
+    lowered.push_back({.kind = LoweredAction::Kind::reduce_replicas, .after = one.after, .section = one.section});
+  }
+  return lowered;
 }
 
 }  // namespace
 
 std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   using Kind = LoweredAction::Kind;
-  if (!plan.request.computes) return {};
   const RankPlan& rank_plan = plan.ranks[static_cast<std::size_t>(rank)];
+  if (!plan.request.computes) return timed_reductions(plan, rank_plan);
   const std::size_t end = rank_plan.actions.size();
   const bool copies = plan.request.directions() == 2;
   const bool replicas = plan.request.batch.replicas > 1;
@@ -112,8 +165,10 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   std::vector<std::size_t> sums_of_wte;  // the last reduction of each section that the tied sums add
   const auto reduce = [&](Kind kind, const Complete& section, std::vector<std::size_t> needs) {
     lowered.push_back({.kind = kind, .after = section.after, .section = section.section, .needs = std::move(needs)});
+    const auto index = static_cast<std::size_t>(section.section);
+    if (rank_plan.gradient_windows) lowered.back().before = rank_plan.gradient_windows->until[index];
     const bool last = kind == Kind::reduce_replicas || !replicas;
-    const bool of_wte = rank_plan.sections[static_cast<std::size_t>(section.section)].is_of_tied_wte();
+    const bool of_wte = rank_plan.sections[index].is_of_tied_wte();
     if (last && of_wte) sums_of_wte.push_back(lowered.size() - 1);
   };
   if (copies || replicas) {
@@ -138,13 +193,15 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   for (std::size_t i = 0; i < plan.tied_sums.size(); ++i) {
     if (plan.tied_sums[i].takes_part(rank)) reduce_tied(static_cast<int>(i));
   }
+  merge(lowered, gathers_in_list(rank_plan));
   lowered.push_back({.kind = Kind::update, .after = end});
-  if (plan.request.zero > 0 && replicas) add_gathers(plan, rank_plan, lowered);
+  std::ranges::move(gathers_behind_update(plan, rank_plan), std::back_inserter(lowered));
   return lowered;
 }
 
 char letter(LoweredAction::Kind kind) {
   if (kind == LoweredAction::Kind::gather) return 'G';
+  if (kind == LoweredAction::Kind::let_go) return 'L';
   return kind == LoweredAction::Kind::update ? 'U' : 'R';
 }
 

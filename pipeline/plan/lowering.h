@@ -2,10 +2,13 @@
 // has been added, its sections are reduced (R): between mirrored parameter copies, between replicas, between the two
 // ends of the tied embedding; then the parameters are updated (U). A reduction runs beside the actions that follow it.
 // Under --zero a replica updates its shard alone; the parameters of a section are gathered (G) behind the update,
-// beside the next step's first actions. Lowered actions are data like the others and appear in every timeline.
+// beside the next step's first actions. Under --zero 3 that is for the first of them alone: others are gathered beside
+// the actions before them, and let go (L) behind the last that reads them. Lowered actions are data like the others and
+// appear in every timeline.
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "pipeline/plan/execution_plan.h"
@@ -19,10 +22,13 @@ struct LoweredAction {
     reduce_tied,      // shards of wte, between embedding and head
     update,           // norm, clipping, AdamW
     gather,           // the parameters of a section, from the replicas that updated them
+    let_go,           // of a section's parameters: others may take their place
   };
+  static constexpr std::size_t kAtTheEnd = std::numeric_limits<std::size_t>::max();
   Kind kind = Kind::update;
   std::size_t after = 0;                // issued as soon as this many actions of the rank's list are done
-  std::size_t before = 0;               // of gather: complete before this action of the next list begins
+  std::size_t before = kAtTheEnd;       // complete before this action begins: of the next list, for gathers behind the
+                                        // update
   int section = -1;                     // of RankPlan::sections, for all but reduce_tied and update
   int tied_sum = -1;                    // of reduce_tied: index into Plan::tied_sums; -1: the ends that share this rank
   std::vector<std::size_t> needs = {};  // earlier ones in this list that must be complete before it is issued
@@ -32,6 +38,6 @@ struct LoweredAction {
 // those of their group in the same order.
 std::vector<LoweredAction> lower(const Plan& plan, int rank);
 
-char letter(LoweredAction::Kind kind);  // R, U or G
+char letter(LoweredAction::Kind kind);  // R, U, G or L
 
 }  // namespace train_gpt

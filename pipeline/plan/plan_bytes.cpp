@@ -28,23 +28,12 @@ std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
 
 // The names of every use but pools.
 const char* line_name(MemoryUse use) {
-  static constexpr std::array<const char*, kMemoryUses> kNames = {"parameters",
-                                                                  "parameters, bf16 copy",
-                                                                  "parameters, spare",
-                                                                  "parameters, bf16 spare",
-                                                                  "gradients",
-                                                                  "gradients, second",
-                                                                  "gradients, pending sums",
-                                                                  "first moment",
-                                                                  "second moment",
-                                                                  "update of the step before",
-                                                                  "",
-                                                                  "message buffers",
-                                                                  "keys and values",
-                                                                  "tokens and losses",
-                                                                  "scratch",
-                                                                  "kernel workspace",
-                                                                  "norms and scalars"};
+  static constexpr std::array<const char*, kMemoryUses> kNames = {
+      "parameters",       "parameters, bf16 copy", "parameters, spare",         "parameters, bf16 spare",
+      "gradients",        "gradients, second",     "gradients, own part",       "gradients, pending sums",
+      "first moment",     "second moment",         "update of the step before", "",
+      "message buffers",  "keys and values",       "tokens and losses",         "scratch",
+      "kernel workspace", "norms and scalars"};
   return kNames[static_cast<std::size_t>(use)];
 }
 
@@ -78,9 +67,11 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     line(MemoryUse::messages, ring_bytes(plan));
     return;
   }
-  line(MemoryUse::parameters, plan.layout.elements * kFloat);
-  if (request.precision == Precision::bf16) {
-    line(MemoryUse::low_parameters, plan.layout.elements * element_size(request.precision));
+  const bool gathers = plan.parameter_windows.has_value();
+  line(MemoryUse::parameters, (gathers ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
+  if (gathers || request.precision == Precision::bf16) {
+    line(MemoryUse::low_parameters, plan.working_layout().elements * element_size(request.precision));
+    if (gathers) plan.memory.back().name = "parameters, gathered";
   }
   if (request.training) {
     const bool low = request.precision != Precision::fp32;
@@ -90,11 +81,11 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     if (request.flushless() && low) {
       line(MemoryUse::spare_low_parameters, plan.layout.elements * element_size(request.precision));
     }
-    line(MemoryUse::gradients, plan.layout.gradient_elements * kFloat);
-    if (request.flushless() && request.gradient_buffers == 2) {
-      line(MemoryUse::second_gradients, plan.layout.gradient_elements * kFloat);
-    }
-    line(MemoryUse::group_gradients, request.pending_sums() * plan.layout.gradient_elements * kFloat);
+    const std::int64_t gradients = plan.gradient_layout().gradient_elements * kFloat;
+    line(MemoryUse::gradients, gradients);
+    if (request.flushless() && request.gradient_buffers == 2) line(MemoryUse::second_gradients, gradients);
+    if (plan.gradient_windows) line(MemoryUse::gradient_shards, gradient_shard_elements(plan.sections) * kFloat);
+    line(MemoryUse::group_gradients, request.pending_sums() * gradients);
     const bool zero = request.zero > 0;
     line(MemoryUse::first_moment, (zero ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
     line(MemoryUse::second_moment,
@@ -158,6 +149,41 @@ std::string units_cell(const RankPlan& rank) {
   return text;
 }
 
+// The ranks for which `holds`, as people say it: "rank 0", "ranks 0, 2", "every rank"; empty: none.
+template <class Holds>
+std::string ranks_text(const Plan& plan, const Holds& holds) {
+  std::string text;
+  std::size_t count = 0;
+  for (const RankPlan& rank : plan.ranks) {
+    if (!holds(rank)) continue;
+    text += (count++ == 0 ? "" : ", ") + std::to_string(rank.rank);
+  }
+  if (count == 0) return text;
+  if (count == plan.ranks.size()) return count == 1 ? "the rank" : "every rank";
+  return (count == 1 ? "rank " : "ranks ") + text;
+}
+
+// What --zero 2 and 3 do not give, and how often parameters are gathered.
+std::string zero_lines(const Plan& plan) {
+  std::string lines;
+  const auto say = [&](int zero, const std::string& ranks, const std::string& what) {
+    if (plan.request.zero >= zero && !ranks.empty()) lines += "--zero: on " + ranks + " " + what + "\n";
+  };
+  say(2, ranks_text(plan, [](const RankPlan& rank) { return !rank.gradient_windows; }),
+      "gradients stay whole from step to step: the first W of every stage comes before the last of most others, so "
+      "that "
+      "nothing is gained");
+  say(3, ranks_text(plan, [](const RankPlan& rank) { return !rank.parameter_windows; }),
+      "parameters stay whole: all stages are in use at once, so that nothing is gained");
+  say(3,
+      ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && rank.parameter_windows->per_use; }),
+      "parameters are gathered for each run of actions of their stage");
+  say(3,
+      ranks_text(plan, [](const RankPlan& rank) { return rank.parameter_windows && !rank.parameter_windows->per_use; }),
+      "parameters are gathered once for each step");
+  return lines;
+}
+
 }  // namespace
 
 std::string memory_table(const Plan& plan) {
@@ -195,6 +221,7 @@ std::string memory_table(const Plan& plan) {
     table += "and " + std::to_string(plan.ranks.size() - columns) + " more ranks; the largest is rank " +
              std::to_string(largest->rank) + " with " + format_bytes(largest->total_bytes()) + "\n";
   }
+  if (plan.request.training && plan.request.computes && plan.request.batch.replicas > 1) table += zero_lines(plan);
   return table;
 }
 

@@ -118,6 +118,15 @@ class Arranger {
 
 }  // namespace
 
+std::size_t stage_complete(const std::vector<Action>& list, int stage) {
+  std::size_t complete = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const bool adds = list[i].op == Op::backward || list[i].op == Op::backward_weight;
+    if (list[i].stage == stage && adds) complete = i + 1;
+  }
+  return complete;
+}
+
 std::vector<Section> arrange_by_stage(ArenaLayout& layout, const ModelConfig& model, const Partition& partition,
                                       const std::vector<StagePlan>& stages) {
   return Arranger(layout, model).arrange(partition, stages);

@@ -9,6 +9,7 @@
 
 #include "model/parameters.h"
 #include "pipeline/plan/partition.h"
+#include "pipeline/schedule/schedule.h"
 
 namespace train_gpt {
 
@@ -36,5 +37,8 @@ struct Section {
 // Gives the tensors of `layout` their places by stage, and says where each section is. `stages`: of one rank.
 std::vector<Section> arrange_by_stage(ArenaLayout& layout, const ModelConfig& model, const Partition& partition,
                                       const std::vector<StagePlan>& stages);
+
+// How many actions of a list are done when the gradients of a stage are complete.
+std::size_t stage_complete(const std::vector<Action>& list, int stage);
 
 }  // namespace train_gpt

@@ -52,6 +52,12 @@ std::int64_t shard_elements(const std::vector<Section>& sections) {
   return elements;
 }
 
+std::int64_t gradient_shard_elements(const std::vector<Section>& sections) {
+  std::int64_t elements = 0;
+  for (const Section& section : sections) elements += largest_piece(section);
+  return elements;
+}
+
 std::int64_t second_shard_elements(const std::vector<Section>& sections) {
   std::int64_t elements = 0;
   for (const Section& section : sections) {
@@ -64,7 +70,11 @@ Shard shard_of(const RankPlan& plan, int replica) {
   Shard shard;
   std::int64_t in_shard = 0;
   for (const Section& section : plan.sections) {
-    if (!section.has_parameters) continue;
+    shard.places.push_back(in_shard);
+    if (!section.has_parameters) {  // all others come before
+      in_shard += largest_piece(section);
+      continue;
+    }
     const std::int64_t begin = section.offset + section.cuts[static_cast<std::size_t>(replica)];
     const std::int64_t end = section.offset + section.cuts[static_cast<std::size_t>(replica) + 1];
     Shard::Piece& piece = shard.pieces.emplace_back();

@@ -20,6 +20,8 @@ std::vector<std::int64_t> piece_cuts(const Section& section, const ArenaLayout& 
 
 // Elements of the arena of pieces: of every section the largest piece, so that all replicas have the same plan.
 std::int64_t shard_elements(const std::vector<Section>& sections);
+// Likewise with gradients that have no parameters, which come last.
+std::int64_t gradient_shard_elements(const std::vector<Section>& sections);
 // Of those that have a second moment.
 std::int64_t second_shard_elements(const std::vector<Section>& sections);
 
@@ -31,8 +33,9 @@ struct Shard {
     std::int64_t ahead = 0;  // of their places in the arena of pieces
   };
   std::vector<Piece> pieces;
-  ArenaLayout in_arena;  // of all sections
-  ArenaLayout in_shard;  // the same, at their places in the arena of pieces
+  ArenaLayout in_arena;              // of all sections
+  ArenaLayout in_shard;              // the same, at their places in the arena of pieces
+  std::vector<std::int64_t> places;  // in the arena of pieces, of each section's; without parameters: that of gradients
 };
 Shard shard_of(const RankPlan& plan, int replica);
 

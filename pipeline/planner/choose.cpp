@@ -34,6 +34,7 @@ class Candidates {
       : request_(request), plan_request_(request.base), head_(head) {
     plan_request_.schedule = schedule;
     plan_request_.head = head;
+    plan_request_.memory_limit = request.memory_limit;
   }
 
   // Milliseconds of a step; kDoesNotFit or more where a rank does not fit.

@@ -60,7 +60,7 @@ Pattern v_min_pattern(int p, int r) {
   return {{r, 2 * p - 1 - r, 2 * p + shift + r, 4 * p + shift - 1 - r}};
 }
 
-// Most activations alive when the pattern repeats for ever: of the rank, of chunk a, of chunk b.
+// Most activations alive when the pattern repeats forever: of the rank, of chunk a, of chunk b.
 struct Alive {
   int both = 0;
   int a = 0;

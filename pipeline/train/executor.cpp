@@ -37,7 +37,7 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
       generation_(rank_plan_.generation) {
   for (const StagePlan& stage : rank_plan_.stages) {
     stages_.emplace_back(device_, stage.shape);
-    gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.layout));
+    gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.gradient_layout()));
   }
   const std::vector<ActionPlan>* const lists[] = {&rank_plan_.actions, &rank_plan_.validation, &rank_plan_.generation};
   for (std::size_t i = 0; i < rank_plan_.rings.size(); ++i) {
@@ -183,7 +183,7 @@ void Executor::run_actions(List list, std::size_t begin, std::size_t end,
     }
     const ActionPlan plan = with_slots(action, list.plans[i]);
     current_ = &action;
-    if (before_action_ && use_ == ForwardUse::training) before_action_(i);
+    if (before_action_) before_action_(use_, i);
     wait_for(plan);
     marks.begin = middle_ = device_.mark();
     if (extra_work_) extra_work_(i);
@@ -255,11 +255,12 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   const Group group = group_of(micro_batches_before(action));
   if (use_ == ForwardUse::training) begin_group(action, group);
   const Version version = version_of(action);
-  const ParameterView parameters{.layout = &rank_plan_.layout,
+  const ParameterView parameters{.layout = &rank_plan_.working_layout(),
                                  .values = version.values,
                                  .low = version.low,
                                  .gradients = gradients(group.place),
-                                 .first_micro_batch = use_ == ForwardUse::training && group.begins};
+                                 .first_micro_batch = use_ == ForwardUse::training && group.begins,
+                                 .gradient_layout = &rank_plan_.gradient_layout()};
   void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
   void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
   const int batch_place = this->batch_place(action);
@@ -326,7 +327,7 @@ void Executor::for_each_range(const Action& action, const Visit& visit) const {
 
 // Sets to zero what the first micro-batch of the first group will add to.
 void Executor::clear_gradients() {
-  if (!plan_.request.computes) return;
+  if (!plan_.request.computes || rank_plan_.gradient_windows) return;
   std::array<Device::Zeros, kTensorsAtOnce> zeros;
   std::size_t count = 0;
   const auto set_to_zero = [&] { device_.zero_all({zeros.data(), std::exchange(count, 0)}); };
@@ -340,9 +341,10 @@ void Executor::clear_gradients() {
   if (count > 0) set_to_zero();
 }
 
-// Likewise for each of the other groups.
+// Likewise for each of the other groups, and for the first where other sections' gradients were in its place.
 void Executor::begin_group(const Action& action, const Group& group) {
-  if (!group.begins || group.number == 0) return;
+  const bool is_clear = group.number == 0 && !rank_plan_.gradient_windows;
+  if (!group.begins || is_clear) return;
   for_each_range(action, [&](const GradientRange& range) {
     if (range.set_by_first) return;
     device_.zero(gradients(group.place) + range.offset, range.elements * static_cast<std::int64_t>(sizeof(float)));

@@ -76,8 +76,8 @@ class Executor {
   // tests inject, and for the timed device, whose actions take nothing but this time.
   void set_extra_work(std::function<void(std::size_t)> work) { extra_work_ = std::move(work); }
 
-  // Called before an action of the training list waits for its input, with its position in the list.
-  void set_before_action(std::function<void(std::size_t)> before) { before_action_ = std::move(before); }
+  // Called before an action waits for its input, with its position in the list.
+  void set_before_action(std::function<void(ForwardUse, std::size_t)> before) { before_action_ = std::move(before); }
 
   // Marks of the last train_step or validate, parallel to the list that ran.
   const std::vector<ActionMarks>& marks() const { return marks_; }
@@ -184,7 +184,7 @@ class Executor {
   std::int64_t first_position_ = 0, position_ = 0;  // of generation
   std::vector<ActionPlan> generation_;              // with messages of so many positions
   std::function<void(std::size_t)> extra_work_;
-  std::function<void(std::size_t)> before_action_;
+  std::function<void(ForwardUse, std::size_t)> before_action_;
   const Action* current_ = nullptr;
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
   int waiting_ring_ = -1;

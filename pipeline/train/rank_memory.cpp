@@ -59,6 +59,7 @@ void RankMemory::zero(MemoryUse use) {
 void RankMemory::zero_gradients() {
   zero(MemoryUse::gradients);
   zero(MemoryUse::second_gradients);
+  zero(MemoryUse::gradient_shards);
   zero(MemoryUse::group_gradients);
 }
 

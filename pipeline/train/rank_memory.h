@@ -32,8 +32,10 @@ class RankMemory {
   }
   // The arena of a sum that waits at a place of the tree: 0 is gradients(), the largest is pending_sums().
   float* gradients(int place) const {
-    return place == 0 ? gradients() : floats(MemoryUse::group_gradients) + (place - 1) * plan_.layout.gradient_elements;
+    return place == 0 ? gradients()
+                      : floats(MemoryUse::group_gradients) + (place - 1) * plan_.gradient_layout().gradient_elements;
   }
+  float* gradient_shards() const { return floats(MemoryUse::gradient_shards); }
   float* first_moment() const { return floats(MemoryUse::first_moment); }
   float* second_moment() const { return floats(MemoryUse::second_moment); }
   void* scratch() const { return of(MemoryUse::scratch); }

@@ -25,7 +25,8 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
       executor_(device, *groups.pipeline, plan, memory_),
       lowered_(lower(plan, groups.rank())),
       lowered_marks_(lowered_.size()),
-      running_(lowered_.size()) {
+      running_(lowered_.size()),
+      met_(plan.request.computes ? 0 : lowered_.size()) {
   const BatchShape& batch = plan_.request.batch;
   host_tokens_.resize(static_cast<std::size_t>(batch.micro_batch_tokens()));
   const RankMemory::Losses losses = memory_.all_losses();
@@ -34,15 +35,15 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
   atoms_ = plan_.request.computes ? atom_count(plan_.request.model) : 0;
   const auto update = std::ranges::find(lowered_, LoweredAction::Kind::update, &LoweredAction::kind);
   update_at_ = static_cast<std::size_t>(update - lowered_.begin());
-  gathered_ = lowered_.size();  // nothing is under way
   if (shards()) {
     shard_ = shard_of(memory_.plan(), groups_.replica());
-    executor_.set_before_action([this](std::size_t action) { await_gathers(action); });
+    executor_.set_before_action([this](ForwardUse use, std::size_t action) { before_action(use, action); });
   }
+  prepare_windows();
   if (plan_.request.flushless() && plan_.request.training) {
     flow_.update_at = update_position(plan_.window, groups_.rank());
-    executor_.set_before_action([this](std::size_t action) {
-      if (action != flow_.update_at) return;
+    executor_.set_before_action([this](ForwardUse use, std::size_t action) {
+      if (use != ForwardUse::training || action != flow_.update_at) return;
       settle_window(/*must=*/true);
       finish_gathers();
     });
@@ -160,10 +161,7 @@ double Trainer::mean_loss(std::span<const double> losses) const {
 StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
   if (plan_.request.flushless()) throw std::logic_error("a schedule without a flush has no steps of their own");
   const double begin = monotonic_seconds();
-  // Gathers of the step before go on beside this one. Those that were complete when it began have taken no time of it.
-  for (std::size_t i = update_at_ + 1; i < std::min(gathered_, lowered_.size()); ++i) {
-    lowered_marks_[i].issued = lowered_marks_[i].begin = lowered_marks_[i].end = device_.mark();
-  }
+  begin_gathers();
   if (plan_.request.computes && !is_ahead_) load_tokens(batch);
   is_ahead_ = false;
   issued_ = 0;
@@ -274,8 +272,10 @@ void Trainer::complete_report() {
   std::ranges::copy(votes_(), parts.votes.begin());
   if (!plan_.request.computes) return;
   if (shards() ? groups_.is_first_of_mirrored() : groups_.owns_parameters()) {
-    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(),
-                          shards() ? shard_.in_arena : memory_.plan().layout, memory_.step_gradients(gradients_of_));
+    const bool own = memory_.plan().gradient_windows.has_value();
+    const ArenaLayout& layout = own ? shard_.in_shard : shards() ? shard_.in_arena : memory_.plan().layout;
+    gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(), layout,
+                          own ? memory_.gradient_shards() : memory_.step_gradients(gradients_of_));
   }
 }
 
@@ -313,16 +313,17 @@ void Trainer::load_scalars(std::int64_t step, float clip) {
 
 OptimizerArenas Trainer::arenas(float* new_values) const {
   const bool low = plan_.request.precision != Precision::fp32;
-  return {.new_values = new_values,
-          .low = low ? memory_.low_parameters() : nullptr,
-          .m = memory_.first_moment(),
-          .v = memory_.second_moment(),
-          .values = memory_.parameters(),
-          .gradients = memory_.step_gradients(gradients_of_)};
+  return {
+      .new_values = new_values,
+      .low = low && !has_parts() ? memory_.low_parameters() : nullptr,
+      .m = memory_.first_moment(),
+      .v = memory_.second_moment(),
+      .values = memory_.parameters(),
+      .gradients = memory_.plan().gradient_windows ? memory_.gradient_shards() : memory_.step_gradients(gradients_of_)};
 }
 
-// step(arenas, layout) for what this rank updates: all of its tensors, or a section's piece after the other, where the
-// moments lie elsewhere.
+// step(arenas, layout) for what this rank updates: all of its tensors, or a section's piece after the other, of which
+// moments, and what else only this replica has, lie elsewhere.
 template <class Step>
 void Trainer::for_each_piece(float* new_values, const Step& step) {
   const OptimizerArenas all = arenas(new_values);
@@ -331,6 +332,11 @@ void Trainer::for_each_piece(float* new_values, const Step& step) {
     OptimizerArenas of_piece = all;
     of_piece.m -= piece.ahead;
     of_piece.v -= piece.ahead;
+    if (memory_.plan().gradient_windows) of_piece.gradients -= piece.ahead;
+    if (has_parts()) {
+      of_piece.values -= piece.ahead;
+      of_piece.new_values -= piece.ahead;
+    }
     step(of_piece, piece.in_arena);
   }
 }
@@ -375,6 +381,7 @@ StageCosts Trainer::measure_stages() {
   load_zeros();
   groups_.world->barrier();
   for (const StagePlan& stage : memory_.plan().stages) {
+    gather_stage(stage.stage);
     const int mb = plan_.request.schedule.placement.stages[static_cast<std::size_t>(stage.stage)].first_micro_batch;
     std::vector<double> samples[3];
     for (int run = 0; run < kRuns; ++run) {

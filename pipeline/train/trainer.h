@@ -98,7 +98,7 @@ class Trainer {
   const ArenaLayout* written_parameters() const;
   const ArenaLayout* written_moments() const;
   // Waits for the parameters that other replicas updated (--zero).
-  void finish_gathers() { await_gathers(memory_.plan().actions.size()); }
+  void finish_gathers();
   // Collective. The files appear under their names when they are complete and on the disk.
   void save(const std::string& path, Precision precision);
   void save_moments(const std::string& path);
@@ -196,10 +196,10 @@ class Trainer {
   void note_complete();
   void issue(std::size_t index);
   void await_reduction(std::size_t index);
+  bool is_over(std::size_t index);
   void finish_reduction(std::size_t index);
   void finish_reductions();
   void issue_gathers();
-  void await_gathers(std::size_t action);
   // Without a flush, see trainer_flow.cpp.
   void fill(std::int64_t step, const Batch& batch);
   void close_window(std::int64_t step, bool steady);
@@ -211,8 +211,29 @@ class Trainer {
   void save_arena(const std::string& path, const float* values);
   void hand_out(const TakeResult& take);
   void copy_to_previous();
+  void before_action(ForwardUse use, std::size_t action);
+  void await_needed(std::size_t action);
+  void gather_for(const std::vector<Gathering>& list, std::size_t action);
+  void begin_gathers();
+  void begin_forwards();
+  void prepare_windows();
+  void gather_stage(int stage);
+  Ticket start_gather(int section);
+  // --zero, of this replica.
   bool shards() const { return plan_.request.zero > 0 && groups_.replicas != nullptr; }
+  const Section& section(int index) const { return memory_.plan().sections[static_cast<std::size_t>(index)]; }
   ElementRange own_piece(const Section& section) const;
+  struct OwnGradients {
+    float* values = nullptr;
+    std::int64_t elements = 0;
+  };
+  OwnGradients own_gradients(int section) const;
+  void keep_own_gradients(int section);
+  void sum_tied_gradients_here();
+  // The parameters that this rank has from step to step, where they lie in memory_.parameters().
+  bool has_parts() const { return memory_.plan().parameter_windows.has_value(); }
+  const ArenaLayout& held() const { return has_parts() ? shard_.in_shard : memory_.plan().layout; }
+  bool owns_held() const { return has_parts() ? groups_.is_first_of_mirrored() : groups_.owns_parameters(); }
   template <class Step>
   void for_each_piece(float* new_values, const Step& step);
 
@@ -230,11 +251,18 @@ class Trainer {
     Communicator* group = nullptr;
     Ticket ticket = 0;
     Device::Mark issued = 0;
+    double ends = 0;  // timed device: in ms; 0: not all replicas have come
   };
-  std::vector<Running> running_;     // parallel to lowered_
-  std::size_t update_at_ = 0;        // of the update in lowered_; gathers follow it
-  std::size_t gathered_ = 0;         // those before it are complete
-  Shard shard_;                      // --zero: what this replica owns
+  std::vector<Running> running_;                     // parallel to lowered_
+  std::vector<float> met_;                           // timed device: what replicas meet by
+  double reduces_until_ = 0;                         // likewise, as Running::ends
+  std::size_t update_at_ = 0;                        // of the update in lowered_; gathers follow it
+  bool is_gathered_ = true;                          // or under way: what the first actions of the next step need
+  Shard shard_;                                      // --zero: what this replica owns
+  std::vector<std::vector<std::int64_t>> low_cuts_;  // --zero 3: sections' cuts, in floats of the working parameters
+  // Gathers of a list of forwards alone: those before next_gather_ are issued.
+  std::vector<Running> forward_gathers_;
+  std::size_t next_gather_ = 0;
   const char* waits_for_ = nullptr;  // what of other ranks, beside messages; null: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;

@@ -20,8 +20,8 @@ std::string Trainer::non_finite_parameter() {
   std::vector<double> found(static_cast<std::size_t>(groups_.world->size()), 0.0);  // 1 + a tensor; 0: none
   double& mine = found[static_cast<std::size_t>(groups_.world->rank())];
   std::vector<float> host;
-  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
-    const std::int64_t elements = tensors[static_cast<std::size_t>(entry.tensor)].elements;
+  for (const ArenaLayout::Entry& entry : held().entries) {
+    const std::int64_t elements = entry.info.elements;
     for (std::int64_t begin = 0; begin < elements && mine == 0; begin += kPiece) {
       host.resize(static_cast<std::size_t>(std::min(kPiece, elements - begin)));
       device_.to_host(host.data(), memory_.parameters() + entry.offset + begin,

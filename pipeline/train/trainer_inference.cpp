@@ -10,7 +10,7 @@
 namespace train_gpt {
 
 double Trainer::validate(const Batch& batch) {
-  finish_gathers();
+  begin_forwards();
   const BatchShape& shape = plan_.request.batch;
   load_tokens(batch);
   executor_.validate();
@@ -24,7 +24,7 @@ double Trainer::validate(const Batch& batch) {
 }
 
 std::vector<double> Trainer::row_losses(const Batch& batch) {
-  finish_gathers();
+  begin_forwards();
   const BatchShape& shape = plan_.request.batch;
   load_tokens(batch);
   executor_.validate();
@@ -46,7 +46,6 @@ std::vector<double> Trainer::row_losses(const Batch& batch) {
 
 void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const Sampling& sampling, std::uint64_t seed,
                        const std::function<bool(std::int32_t)>& take) {
-  finish_gathers();
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const BatchShape& shape = plan_.request.batch;
   std::int64_t cached = 0;  // positions
@@ -60,6 +59,7 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const 
       device_.to_device(memory_.tokens(0), host_tokens_.data(),
                         shape.micro_batch_tokens() * static_cast<std::int64_t>(sizeof(std::int32_t)));
     }
+    begin_forwards();
     executor_.next_logits(cached, length - 1);
     if (plan_.request.caches) cached = length;
     std::vector<double> drawn(1, 0.0);  // by one rank; a sum with zeros elsewhere tells the others

@@ -9,13 +9,13 @@
 namespace train_gpt {
 
 void Trainer::initialise(std::uint64_t seed) {
-  initialise_arena(device_, memory_.parameters(), plan_.request.model, memory_.plan().layout, seed);
+  initialise_arena(device_, memory_.parameters(), plan_.request.model, held(), seed);
   refresh_low_parameters();
   copy_to_previous();
 }
 
 void Trainer::load(const ModelFile& file) {
-  file.read_arena(device_, memory_.parameters(), memory_.plan().layout);
+  file.read_arena(device_, memory_.parameters(), held());
   refresh_low_parameters();
   copy_to_previous();
 }
@@ -32,7 +32,7 @@ void Trainer::refresh_low_parameters() {
 void Trainer::refresh_low_parameters(int section) {
   const Precision precision = plan_.request.precision;
   const Section& whole = memory_.plan().sections[static_cast<std::size_t>(section)];
-  if (precision == Precision::fp32 || !whole.has_parameters) return;
+  if (precision == Precision::fp32 || !whole.has_parameters || has_parts()) return;
   // One by one: nobody has written what lies between two tensors.
   for (const int index : whole.entries) {
     const ArenaLayout::Entry& entry = memory_.plan().layout.entries[static_cast<std::size_t>(index)];
@@ -41,12 +41,10 @@ void Trainer::refresh_low_parameters(int section) {
   }
 }
 
-const ArenaLayout* Trainer::written_parameters() const {
-  return groups_.owns_parameters() ? &memory_.plan().layout : nullptr;
-}
+const ArenaLayout* Trainer::written_parameters() const { return owns_held() ? &held() : nullptr; }
 
 const ArenaLayout* Trainer::written_moments() const {
-  if (!shards()) return written_parameters();
+  if (!shards()) return groups_.owns_parameters() ? &memory_.plan().layout : nullptr;
   return groups_.is_first_of_mirrored() ? &shard_.in_shard : nullptr;
 }
 
@@ -89,14 +87,12 @@ std::string Trainer::parameter_hash() {
   finish_gathers();
   const ModelConfig& model = plan_.request.model;
   const auto atoms = static_cast<std::size_t>(atom_count(model));
-  const std::vector<TensorInfo> tensors = model_tensors(model);
   std::vector<std::uint64_t> mine(atoms, 0);
-  parameter_hashes(device_, mine, memory_.plan().layout, memory_.parameters(), /*owned_only=*/false);
+  parameter_hashes(device_, mine, held(), memory_.parameters(), /*owned_only=*/false);
   std::vector<std::uint64_t> hashes(atoms, 0);
-  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
-    if (!entry.owned || !groups_.owns_parameters()) continue;
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    std::copy_n(mine.begin() + tensor.first_atom, tensor.atoms(), hashes.begin() + tensor.first_atom);
+  for (const ArenaLayout::Entry& entry : held().entries) {
+    if (!entry.owned || !owns_held()) continue;
+    std::copy_n(mine.begin() + entry.info.first_atom, entry.info.atoms(), hashes.begin() + entry.info.first_atom);
   }
   merge_hashes(*groups_.world, hashes);
   check_copies(mine, hashes);
@@ -108,10 +104,9 @@ std::string Trainer::parameter_hash() {
 void Trainer::check_copies(const std::vector<std::uint64_t>& mine, const std::vector<std::uint64_t>& owners) {
   const std::vector<TensorInfo> tensors = model_tensors(plan_.request.model);
   std::vector<double> drifted(static_cast<std::size_t>(groups_.world->size()), 0.0);  // 1 + a tensor; 0: none
-  for (const ArenaLayout::Entry& entry : memory_.plan().layout.entries) {
-    const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    const auto begin = mine.begin() + tensor.first_atom;
-    if (std::equal(begin, begin + tensor.atoms(), owners.begin() + tensor.first_atom)) continue;
+  for (const ArenaLayout::Entry& entry : held().entries) {
+    const auto begin = mine.begin() + entry.info.first_atom;
+    if (std::equal(begin, begin + entry.info.atoms(), owners.begin() + entry.info.first_atom)) continue;
     drifted[static_cast<std::size_t>(groups_.world->rank())] = 1 + entry.tensor;
     break;
   }

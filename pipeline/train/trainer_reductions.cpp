@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/train/state_file.h"
+
 namespace train_gpt {
 namespace {
 
@@ -20,6 +22,7 @@ const char* gradients_from(LoweredAction::Kind kind) {
       return "the tied embedding's gradient of its other end";
     case LoweredAction::Kind::gather:
       return "the parameters that the other replicas updated";
+    case LoweredAction::Kind::let_go:
     case LoweredAction::Kind::update:
       break;
   }
@@ -27,22 +30,15 @@ const char* gradients_from(LoweredAction::Kind kind) {
 }
 
 // The end of a tied sum that is on this rank.
-const Section& tied_section(const RankPlan& rank, const TiedSum& sum) {
+int tied_section(const RankPlan& rank, const TiedSum& sum) {
   const auto found = std::ranges::find_if(rank.sections, [&](const Section& section) {
     return section.is_of_tied_wte() && section.has_parameters && section.first_shard == sum.first_shard;
   });
   if (found == rank.sections.end()) throw std::logic_error("a tied sum without its shards");
-  return *found;
+  return static_cast<int>(found - rank.sections.begin());
 }
 
 }  // namespace
-
-// What this replica owns of a section, in the arena.
-ElementRange Trainer::own_piece(const Section& section) const {
-  const auto replica = static_cast<std::size_t>(groups_.replica());
-  return {.offset = section.offset + section.cuts[replica],
-          .elements = section.cuts[replica + 1] - section.cuts[replica]};
-}
 
 // Issues the reductions that may start once `done` actions of the list are done. Those before them go on meanwhile.
 void Trainer::issue_due(std::size_t done) {
@@ -60,49 +56,67 @@ void Trainer::issue_due(std::size_t done) {
 // Reductions that were complete before anybody waited for them have taken no time of this rank.
 void Trainer::note_complete() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i].group != nullptr && running_[i].group->done(running_[i].ticket)) finish_reduction(i);
+    const Running& one = running_[i];
+    if (one.group != nullptr && one.group->done(one.ticket) && is_over(i)) finish_reduction(i);
   }
+}
+
+// Timed device: once all replicas have come a reduction takes its time, behind those before it.
+bool Trainer::is_over(std::size_t index) {
+  if (plan_.request.computes) return true;
+  double& ends = running_[index].ends;
+  const double now = 1000 * monotonic_seconds();
+  if (ends == 0) {
+    ends = std::max(reduces_until_, now) + plan_.request.reduction_ms / static_cast<double>(lowered_.size());
+    reduces_until_ = ends;
+  }
+  return now >= ends;
 }
 
 void Trainer::issue(std::size_t index) {
   const LoweredAction& action = lowered_[index];
-  const ArenaLayout& layout = memory_.plan().layout;
-  float* gradients = memory_.step_gradients(gradients_of_);
+  const RankPlan& rank = memory_.plan();
   Communicator* replicas = groups_.replicas.get();
-  const auto section = [&]() -> const Section& {
-    return memory_.plan().sections[static_cast<std::size_t>(action.section)];
+  const auto gradients = [&] {
+    const auto at = static_cast<std::size_t>(action.section);
+    return memory_.step_gradients(gradients_of_) +
+           (rank.gradient_windows ? rank.gradient_windows->offsets[at] : rank.sections[at].offset);
   };
-  const auto all_reduce = [&](Communicator* group, std::int64_t offset, std::int64_t elements) {
-    running_[index] = {group, group->all_reduce(gradients + offset, elements), device_.mark()};
+  const auto all_reduce = [&](Communicator* group, float* values, std::int64_t elements) {
+    running_[index] = {group, group->all_reduce(values, elements), device_.mark()};
   };
+  if (!plan_.request.computes) return all_reduce(replicas, &met_[index], 1);
   switch (action.kind) {
     case LoweredAction::Kind::reduce_copies:
-      all_reduce(groups_.copies.get(), section().offset, section().elements);
+      all_reduce(groups_.copies.get(), gradients(), section(action.section).elements);
       break;
     case LoweredAction::Kind::reduce_replicas:
       if (shards()) {
-        running_[index] = {replicas, replicas->reduce_scatter(gradients + section().offset, section().cuts),
+        running_[index] = {replicas, replicas->reduce_scatter(gradients(), section(action.section).cuts),
                            device_.mark()};
       } else {
-        all_reduce(replicas, section().offset, section().elements);
+        all_reduce(replicas, gradients(), section(action.section).elements);
       }
       break;
     case LoweredAction::Kind::gather:
-      running_[index] = {replicas, replicas->all_gather(memory_.parameters() + section().offset, section().cuts),
-                         device_.mark()};
+      running_[index] = {replicas, start_gather(action.section), device_.mark()};
       break;
     case LoweredAction::Kind::reduce_tied:
       if (action.tied_sum < 0) {
-        sum_tied_gradients(device_, layout, gradients);
+        sum_tied_gradients_here();
       } else {
         const TiedSum& sum = plan_.tied_sums[static_cast<std::size_t>(action.tied_sum)];
-        // Both ends have cut the run of shards alike.
-        const ElementRange range = shards() ? own_piece(tied_section(memory_.plan(), sum))
-                                            : wte_range(plan_.request.model, layout, sum.first_shard, sum.last_shard);
-        all_reduce(groups_.tied_to(groups_.rank() == sum.embedding ? sum.head : sum.embedding), range.offset,
-                   range.elements);
+        Communicator* pair = groups_.tied_to(groups_.rank() == sum.embedding ? sum.head : sum.embedding);
+        if (shards()) {  // both ends have cut the run of shards alike
+          const OwnGradients own = own_gradients(tied_section(rank, sum));
+          all_reduce(pair, own.values, own.elements);
+        } else {
+          const ElementRange range = wte_range(plan_.request.model, rank.layout, sum.first_shard, sum.last_shard);
+          all_reduce(pair, memory_.step_gradients(gradients_of_) + range.offset, range.elements);
+        }
       }
       break;
+    case LoweredAction::Kind::let_go:
     case LoweredAction::Kind::update:
       break;
   }
@@ -122,7 +136,10 @@ void Trainer::await_reduction(std::size_t index) {
   Communicator* group = std::exchange(running_[index].group, nullptr);
   if (group == nullptr) return;
   group->await(running_[index].ticket);
-  if (lowered_[index].kind == LoweredAction::Kind::gather) refresh_low_parameters(lowered_[index].section);
+  if (!is_over(index)) group->await_until([&] { return is_over(index); });
+  const LoweredAction& action = lowered_[index];
+  if (action.kind == LoweredAction::Kind::gather) refresh_low_parameters(action.section);
+  if (action.kind == LoweredAction::Kind::reduce_replicas) keep_own_gradients(action.section);
 }
 
 void Trainer::finish_reduction(std::size_t index) {
@@ -134,20 +151,6 @@ void Trainer::finish_reduction(std::size_t index) {
   await_reduction(index);
   waits_for_ = nullptr;
   marks.end = device_.mark();
-}
-
-// Behind an update: what the next step needs first is asked for first.
-void Trainer::issue_gathers() {
-  if (!shards()) return;
-  gathered_ = update_at_ + 1;
-  for (std::size_t i = gathered_; i < lowered_.size(); ++i) issue(i);
-}
-
-// Before an action of the list: the parameters of its stage must be here.
-void Trainer::await_gathers(std::size_t action) {
-  for (; gathered_ < lowered_.size() && lowered_[gathered_].before <= action; ++gathered_) {
-    finish_reduction(gathered_);
-  }
 }
 
 // From here on the host reads what the device computed, and waits for it by the device's means, which cannot tell a

@@ -123,6 +123,7 @@ TEST_F(FlushlessRun, RefusesWhatDoesNotGoTogether) {
   EXPECT_NE(refusal(0, flushes + "--delay-correction error-feedback").find("2bw takes it"), std::string::npos);
   EXPECT_NE(refusal(2, sizes() + "--delay-correction error-feedback --data-parallel 2 --zero 1").find("whole updates"),
             std::string::npos);
+  EXPECT_NE(refusal(2, sizes() + "--data-parallel 2 --zero 2").find("give --zero 1"), std::string::npos);
   EXPECT_NE(refusal(6, sizes()).find("needs at least 5"), std::string::npos);
 }
 

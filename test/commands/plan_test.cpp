@@ -53,6 +53,22 @@ TEST(PlanCommand, ShowsHowManyActivationsAScheduleKeeps) {
   }
 }
 
+TEST(PlanCommand, SaysWhatShardsGainAndWhatTheyDoNot) {
+  const std::string sharded =
+      "plan --data-parallel 4 --zero 3 --stages 2 --micro-batches 4 --layers 11 --heads 2 --hidden 128 --vocab 300 "
+      "--seq-len 16 --micro-batch-size 1";
+  const ProgramRun nothing = run_program(0, sharded);
+  EXPECT_NE(nothing.output.find("--zero: on every rank parameters stay whole"), std::string::npos) << nothing.output;
+  EXPECT_NE(nothing.output.find("--zero: on every rank gradients stay whole"), std::string::npos) << nothing.output;
+  const ProgramRun windows = run_program(0, sharded + " --schedule breadth-first --chunks 8");
+  EXPECT_EQ(windows.output.find("stay whole"), std::string::npos) << windows.output;
+  EXPECT_NE(windows.output.find("--zero: on every rank parameters are gathered for each run"), std::string::npos)
+      << windows.output;
+  for (const char* row : {"parameters, gathered", "gradients, own part"}) {
+    EXPECT_NE(windows.output.find(row), std::string::npos) << windows.output;
+  }
+}
+
 TEST(PlanCommand, ShowsWhatACutByCostGains) {
   const ProgramRun run = run_program(0, "plan --stages 4 --model d12");
   ASSERT_EQ(run.status, 0) << run.output;
@@ -115,6 +131,29 @@ TEST(ProfileCommand, WritesWhatPlanAndTrainRead) {
     if (hash.empty()) hash = end.at("parameter_hash");
     EXPECT_EQ(end.at("parameter_hash"), hash) << choice;
   }
+}
+
+// The reduction of rank 0, whose last W ends the step, is exposed; that of rank 1 may be hidden.
+TEST(TimedDevice, ReducesOverReplicasBesideTheActions) {
+  const Folder folder;
+  const ProgramRun run =
+      run_program(4, "train --device timed --data-parallel 2 --micro-batches 2 --cost-forward 2 --cost-input 2 " +
+                         ("--cost-weight 2 --steps 2 --cost-reduction 40 --trace " + (folder / "trace.json")) +
+                         " --output " + (folder / "out") + kSmall);
+  ASSERT_EQ(run.status, 0) << run.output;
+  std::istringstream lines(read_file(folder / "out/log.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json event = Json::parse(line);
+    if (event.at("event") == "step") {
+      EXPECT_GE(event.at("ms").get<double>(), 18 + 40);
+    }
+  }
+  int reductions = 0;
+  const Json trace = Json::parse(read_file(folder / "trace.json"));
+  for (const Json& event : trace.at("traceEvents")) {
+    reductions += event.at("name") == "R" ? 1 : 0;
+  }
+  EXPECT_GE(reductions, 2);  // one for each rank of a pipeline
 }
 
 TEST(TimedDevice, RunsTheScheduleAndComputesNothing) {

@@ -91,6 +91,17 @@ TEST_F(SimulateCommand, JsonKeepsEveryDigit) {
   EXPECT_NE(makespan, std::stod(std::to_string(makespan)));
 }
 
+TEST_F(SimulateCommand, SaysWhatOfReductionsIsExposed) {
+  const std::string words = "--stages 4 --micro-batches 32 --schedule zb-v,1f1b --cost-reduction 1";
+  const Printed table = run(words);
+  EXPECT_NE(table.out.find("1f1b: with reductions over replicas a step takes 106 ms, of which they hold it up 0.943%"),
+            std::string::npos)
+      << table.out;
+  const nlohmann::json array = nlohmann::json::parse(run(words + " --json").out);
+  EXPECT_EQ(array[0]["reductions_exposed"], 0.5);
+  EXPECT_EQ(array[1]["step_with_reductions"], 106.0);
+}
+
 TEST_F(SimulateCommand, AllLeavesOutWhatIsNotPossibleAndSaysWhy) {
   const Printed json = run("--stages 3 --micro-batches 4 --schedule all --json");
   const nlohmann::json array = nlohmann::json::parse(json.out);

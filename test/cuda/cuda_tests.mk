@@ -10,7 +10,7 @@
 CUDA_SOURCES := $(filter-out %_communicator.cpp %/side_stream.cpp %/nccl_link.cpp %/setup_deadline.cpp %/nccl_collectives.cu,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cpp))
 CUDA_TEST_SOURCES := $(CUDA_SOURCES) $(wildcard test/cuda/*_test.cpp) test/kernels/reference.cpp test/pipeline/train/training_runs.cpp
 CUDA_TEST_BUILDS := plain asan race
-# All that knows no CUDA, as the product has it.
+# Everything that knows no CUDA, as the product has it.
 CUDA_TEST_REFERENCE := $(TIME_LIMIT) $(LIBRARY)
 
 define cuda_test_program

@@ -1,5 +1,6 @@
-# For a real GPU, built by nvcc and run by scripts/gpu_check.sh: build/cuda_tests-gpu (the tests of this folder on the card) and
-# (but large_index_test.cpp, whose memory is the emulator's) and build/rooflines-gpu. build/rooflines-plain is the latter under the emulator, with tiny sizes part of make check.
+# For a real GPU, built by nvcc and run by scripts/gpu_check.sh: build/cuda_tests-gpu, the tests of this folder on the card (but
+# large_index_test.cpp, whose memory is the emulator's), and build/rooflines-gpu. build/rooflines-plain is the latter under the
+# emulator, with tiny sizes: part of make check.
 
 GPU_TEST_OBJECTS := $(patsubst test/%.cpp,$(BUILD)/on_gpu/%.o,$(filter-out %/large_index_test.cpp,$(wildcard test/cuda/*_test.cpp)) test/cuda/on_gpu/main.cpp \
   test/kernels/reference.cpp test/pipeline/train/training_runs.cpp)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kLimit = std::int64_t{1} << 31;
 constexpr std::int64_t kPiece = std::int64_t{3}
-                                << 20;  // bytes; no power of two, so that what wraps finds other numbers
+                                << 20;  // bytes; not a power of two, so that what wraps finds other numbers
 
 // A buffer that repeats `pattern` (kPiece bytes of floats, or as many bf16).
 class Repeated {

@@ -142,6 +142,7 @@ const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
     alone.ranks = alone.replicas = 1;
     alone.micro_batches = run.micro_batches * run.replicas;
     alone.chunks = 0;
+    alone.zero = 0;
     alone.optimistic = false;
     bool quiet = false;
     reference = run_case(alone, precision, /*staged=*/false, quiet);
@@ -162,6 +163,8 @@ struct Case {
   double clip = 0.5;
   bool shards = false;  // a head of three shards, spread over the ranks
   int layers = 3;
+  int chunks = 0;
+  int zero = 0;
 
   std::string name(Precision precision) const {
     std::string text = schedule + " p=" + std::to_string(ranks) + " d=" + std::to_string(replicas) +
@@ -169,6 +172,7 @@ struct Case {
     if (shards) text += " shards";
     if (layers != 3) text += " layers=" + std::to_string(layers);
     if (micro_batches != 4) text += " m=" + std::to_string(micro_batches);
+    if (zero > 0) text += " zero=" + std::to_string(zero);
     if (optimistic) text += " optimistic, clip " + std::to_string(clip);
     return text;
   }
@@ -177,6 +181,8 @@ struct Case {
     result.schedule = schedule;
     result.ranks = ranks;
     result.replicas = replicas;
+    result.chunks = chunks;
+    result.zero = zero;
     result.micro_batches = (schedule == "dualpipe" ? 2 * ranks : micro_batches) / replicas;
     result.groups = schedule == "dualpipe" ? 2 : replicas;               // of the whole step
     result.steps = is_flushless(schedule) ? std::max(steps, 4) : steps;  // to have some with a full pipe
@@ -214,6 +220,12 @@ std::vector<Case> cases(bool full) {
   all.push_back({.schedule = "2bw", .ranks = 2, .replicas = 2});
   all.push_back({.schedule = "2bw", .ranks = 4, .staged = true});
   all.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
+  all.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .zero = 1});
+  all.push_back({.schedule = "breadth-first", .ranks = 2, .replicas = 2, .chunks = 4, .zero = 2});
+  all.push_back({.schedule = "breadth-first", .ranks = 1, .replicas = 4, .chunks = 8, .zero = 3});
+  all.push_back({.schedule = "interleaved", .ranks = 2, .replicas = 2, .chunks = 4, .zero = 3});
+  all.push_back({.schedule = "zb-v", .ranks = 2, .replicas = 2, .zero = 3});
+  all.push_back({.schedule = "breadth-first", .ranks = 2, .replicas = 2, .staged = true, .chunks = 4, .zero = 3});
   all.push_back({.schedule = "1f1b", .ranks = 2, .shards = true});
   all.push_back({.schedule = "zb-h1", .ranks = 4, .shards = true});
   // An action launches more than the GPU's queue holds.

@@ -1,5 +1,5 @@
 // Fibers: stacks between which the emulator switches by hand (20 instructions, no system call). A fiber runs `entry`
-// once, which never returns; it is parked and resumed for ever. x86-64 System V only.
+// once, which never returns; it is parked and resumed forever. x86-64 System V only.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 //     sees what another wrote before __threadfence and its own count there, and what that one's block had done before
 //     its last barrier; the rest of its block sees it after the next barrier),
 //   - between stream operations by stream order, events and host synchronisation (vector clocks).
-// It also knows which bytes were never written, what is no device memory, and what a pending cp.async will fill.
+// It also knows which bytes were never written, what is not device memory, and what a pending cp.async will fill.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ bool in_operation = false;
 
 namespace {
 
-// Segment numbers grow for ever; those below `first_segment` are older than everything that can still run.
+// Segment numbers grow forever; those below `first_segment` are older than everything that can still run.
 std::vector<Segment> segments;
 std::uint32_t first_segment = 1;
 std::deque<OperationInfo> operations;

@@ -95,7 +95,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, 0);
 }
 
-// Waits for the latest record at the time of this call; an event that was never recorded is no wait.
+// Waits for the latest record at the time of this call; an event that was never recorded is not waited for.
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   emulator::Stream& stream = find_stream(handle, "cudaStreamWaitEvent");
   if (event->record == nullptr) return cudaSuccess;

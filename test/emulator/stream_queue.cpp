@@ -130,7 +130,7 @@ void require_host(std::string_view what) {
   }
 }
 
-// A launch into a full queue blocks the host until the device has taken something from it: for ever, if what the device
+// A launch into a full queue blocks the host until the device has taken something from it: forever, if what the device
 // waits for needs this host.
 void require_room(const Stream& stream, const std::string& what) {
   constexpr std::size_t kLaunchQueue = 1024;

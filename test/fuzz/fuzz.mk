@@ -16,7 +16,7 @@ $(BUILD)/fuzz_readers: $(FUZZED:%.cpp=$(BUILD)/%.o) $(BUILD)/test/fuzz/fuzz_read
 
 FUZZ_BUILD = $(MAKE) CUDA=0 CXX=$(FUZZ_CXX) BUILD=build-fuzz \
   CXXFLAGS="-O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" build-fuzz/fuzz_readers
-# Of make check: says why it is skipped where there is no clang with libFuzzer.
+# For make check: says why it is skipped where there is no clang with libFuzzer.
 FUZZ_CHECK = echo "int LLVMFuzzerTestOneInput() { return 0; }" | $(FUZZ_CXX) -x c -fsanitize=fuzzer - -o /dev/null 2>/dev/null || { \
   echo "skipped: no libFuzzer (apt-get install clang)"; exit 0; }; \
   $(FUZZ_BUILD) >/dev/null && test/fuzz/run_fuzz.sh build-fuzz/fuzz_readers -runs=$(FUZZ_RUNS) $(FUZZ_READERS)

@@ -93,7 +93,7 @@ TEST(ModelConfig, UnitsAreEmbeddingThenLayersThenHead) {
 }
 
 // Shards cover the padded vocabulary without a gap, in whole blocks of 128, none more than a block wider than another
-// or wider than 2048, none without a column that is no padding.
+// or wider than 2048, none without a column that is not padding.
 TEST(ModelConfig, ShardsFollowFromTheVocabulary) {
   for (const auto& [vocab, shards] : {std::pair<std::int64_t, int>{1, 1},
                                       {127, 1},

@@ -1,12 +1,13 @@
 // The bitwise contract: every schedule x p x v x m against one rank, many cases in one job; before them, what messages
 // over MPI promise (communicator_cases.h).
 //
-//   mpirun -n 8 test_mpi [--full] [--synchronous-sends] [--delays] [--optimistic] [--only TEXT]
+//   mpirun -n 8 test_mpi [--full] [--sharding] [--synchronous-sends] [--delays] [--optimistic] [--only TEXT]
 //   test_mpi --local [..]
 //
 // --full: 20 steps, every v and more micro-batch counts (make check); else 3 steps.
 // --synchronous-sends: every send is a rendezvous. --delays: random delays in sends, receives and actions.
-// --optimistic: optimistic optimizer steps, clipping now and then. --only: cases whose name contains TEXT.
+// --sharding: replicas x p x --zero x schedules alone, 50 steps (make check). --optimistic: optimistic optimizer steps,
+// clipping now and then. --only: cases whose name contains TEXT.
 // --local: ranks are threads of this process, without MPI (for ThreadSanitizer). Their sends are always rendezvous.
 // --abort-at-end: ends by MPI_Abort(0), since MPI_Finalize of MPICH 4.0.2 hangs over UCX's tcp from 4 ranks on, also in
 // a program that does nothing but MPI_Init, MPI_Barrier and MPI_Finalize. Losses, norms and the parameters' hash behind
@@ -43,6 +44,7 @@ struct Settings {
   bool synchronous = false;
   bool delays = false;
   bool optimistic = false;
+  bool sharding = false;
   bool local = false;
   bool abort_at_end = false;
   std::string only;
@@ -51,7 +53,9 @@ struct Settings {
 std::string describe(const Run& run) {
   return run.schedule + " p=" + std::to_string(run.ranks) + " v=" + std::to_string(run.chunks) +
          " m=" + std::to_string(run.micro_batches) + (run.head == HeadForm::stored ? " stored head" : "") +
-         (run.replicas > 1 ? " replicas=" + std::to_string(run.replicas) : "");
+         (run.replicas > 1 ? " replicas=" + std::to_string(run.replicas) : "") +
+         (run.zero > 0 ? " zero=" + std::to_string(run.zero) : "") + (run.tied ? "" : " untied") +
+         (run.optimizer == OptimizerKind::muon ? " muon" : "");
 }
 
 Run make_run(const Settings& settings, const ScheduleRequest& request, const Placement& placement) {
@@ -121,8 +125,71 @@ std::vector<Run> without_a_flush(const Settings& settings) {
   return all;
 }
 
+// Of replicas and shards: 16 micro-batches of all replicas in 8 groups, so that one rank with as many has the same
+// bits.
+Run sharded(const Settings& settings, Run run) {
+  constexpr int kMicroBatches = 16;
+  run.micro_batches = kMicroBatches / run.replicas;
+  run.groups = 8;
+  run.steps = settings.sharding ? 50 : 3;
+  run.hash_every_step = true;
+  run.validate_every = 2;
+  return run;
+}
+
+// What is cut unevenly, used by two stages, gathered again and again, or not worth a window.
+std::vector<Run> edges_of_shards(const Settings& settings) {
+  std::vector<Run> all;
+  for (const Run& run : std::vector<Run>{
+           {.schedule = "gpipe", .ranks = 1, .replicas = 8, .zero = 3},
+           {.schedule = "1f1b", .ranks = 3, .replicas = 2, .zero = 1},
+           {.schedule = "1f1b", .ranks = 2, .replicas = 4, .zero = 3},
+           {.schedule = "interleaved", .ranks = 2, .chunks = 4, .replicas = 2, .zero = 3},
+           {.schedule = "zb-h1", .ranks = 2, .replicas = 2, .zero = 2},
+           {.schedule = "zb-v", .ranks = 2, .replicas = 4, .zero = 3},
+           {.schedule = "dualpipe", .ranks = 2, .replicas = 4, .zero = 3},
+           {.schedule = "breadth-first", .ranks = 1, .chunks = 8, .replicas = 2, .zero = 2},
+           {.schedule = "breadth-first", .ranks = 1, .chunks = 8, .replicas = 4, .zero = 3},
+           {.schedule = "breadth-first", .ranks = 2, .chunks = 4, .replicas = 4, .zero = 3, .head = HeadForm::stored},
+           {.schedule = "breadth-first", .ranks = 1, .chunks = 3, .replicas = 4, .zero = 3, .tied = false},
+           {.schedule = "breadth-first",
+           .ranks = 2,
+           .chunks = 2,
+           .replicas = 2,
+           .zero = 3,
+           .partition = {1, 2, 4, 1},
+           .optimizer = OptimizerKind::muon},
+       }) {
+    all.push_back(sharded(settings, run));
+  }
+  return all;
+}
+
+std::vector<Run> matrix_of_shards(const Settings& settings) {
+  std::vector<Run> all;
+  for (const char* schedule : {"1f1b", "interleaved", "zb-h1", "zb-v", "breadth-first", "dualpipe"}) {
+    for (const int d : {1, 2, 4}) {
+      for (const int p : {1, 2, 3}) {
+        for (int zero = 0; zero <= (d > 1 ? 3 : 0); ++zero) {
+          Run run{.schedule = schedule, .ranks = p, .replicas = d, .zero = zero};
+          if (run.schedule == "breadth-first") run.chunks = p == 1 ? 8 : p == 2 ? 4 : 2;
+          run = sharded(settings, run);
+          if (!violation({.name = schedule, .ranks = p, .micro_batches = run.micro_batches, .chunks = run.chunks}))
+            all.push_back(run);
+        }
+      }
+    }
+  }
+  return all;
+}
+
 std::vector<Run> cases(const Settings& settings) {
   std::vector<Run> all;
+  if (settings.sharding) {
+    all = matrix_of_shards(settings);
+    std::erase_if(all, [&](const Run& run) { return describe(run).find(settings.only) == std::string::npos; });
+    return all;
+  }
   const auto micro_batches = settings.full ? std::vector<int>{1, 2, 3, 5, 8, 16} : std::vector<int>{1, 3, 8};
   for (const std::string& name : schedule_names()) {
     const auto chunks = takes_chunks(name) && settings.full ? std::vector<int>{1, 2, 3} : std::vector<int>{0};
@@ -138,6 +205,9 @@ std::vector<Run> cases(const Settings& settings) {
   }
   for (const Run& run : stored_heads_and_replicas(settings)) all.push_back(run);
   for (const Run& run : without_a_flush(settings)) all.push_back(run);
+  for (const Run& run : edges_of_shards(settings)) {
+    if (!settings.optimistic) all.push_back(run);
+  }
   std::erase_if(all, [&](const Run& run) { return describe(run).find(settings.only) == std::string::npos; });
   return all;
 }
@@ -147,7 +217,8 @@ class OneRank {
  public:
   const Outcome& outcome(const Run& run) {
     const bool delayed = is_flushless(run.schedule);
-    Outcome& known = known_[{run.micro_batches, run.replicas, run.groups, run.layers, run.hidden, delayed}];
+    Outcome& known = known_[{run.micro_batches * run.replicas, run.groups, run.layers, run.hidden, run.steps, run.tied,
+                             run.optimizer, run.validate_every, delayed}];
     if (!known.hash.empty()) return known;
     Run reference = run;
     reference.schedule = delayed ? run.schedule : "gpipe";
@@ -156,12 +227,14 @@ class OneRank {
     reference.head = HeadForm::streamed;
     reference.replicas = 1;  // groups count those of all replicas
     reference.micro_batches = run.micro_batches * run.replicas;
+    reference.zero = 0;
+    reference.partition = {};
     reference.optimistic = false;
     return known = test::train(reference);
   }
 
  private:
-  std::map<std::tuple<int, int, int, std::int64_t, std::int64_t, bool>, Outcome> known_;
+  std::map<std::tuple<int, int, std::int64_t, std::int64_t, int, bool, OptimizerKind, int, bool>, Outcome> known_;
 };
 
 // Counts cases and says how far it is. A case that hangs ends the program with its name.
@@ -230,7 +303,11 @@ int sweep(const Settings& settings, const Delays& delays, Communicator* world) {
     progress.begin(run);
     const Outcome expected = first ? one_rank.outcome(run) : Outcome{};
     if (world != nullptr) world->barrier();
-    const Outcome actual = world == nullptr ? test::train(run, delays) : run_case(*world, run, delays);
+    const bool too_large = run.ranks * run.replicas > kMostRanks;  // runs as threads of the first rank
+    Outcome actual;
+    if (world != nullptr && !too_large) actual = run_case(*world, run, delays);
+    if (world == nullptr || (too_large && first)) actual = test::train(run, delays);
+    if (world != nullptr) world->barrier();
     redone += actual.redone;
     progress.end(run, !first || actual == expected);
   }
@@ -280,6 +357,8 @@ int main(int argc, char** argv) {
       settings.delays = true;
     } else if (option == "--optimistic") {
       settings.optimistic = true;
+    } else if (option == "--sharding") {
+      settings.sharding = true;
     } else if (option == "--local") {
       settings.local = true;
     } else if (option == "--abort-at-end") {

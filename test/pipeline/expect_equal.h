@@ -14,6 +14,7 @@ inline void expect_equal(const Outcome& actual, const Outcome& expected, const s
   EXPECT_EQ(actual.norms, expected.norms) << what;
   EXPECT_EQ(actual.validation, expected.validation) << what;
   EXPECT_EQ(actual.hash, expected.hash) << what;
+  EXPECT_EQ(actual.hashes, expected.hashes) << what;
 }
 
 }  // namespace train_gpt::test

@@ -15,7 +15,7 @@ nccl_include=$(value NCCL_CFLAGS | cut -d' ' -f2)
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-# A command is a script, not a link: the place that it is called by is what counts.
+# A command is a script, not a link, since the place that it is called by counts.
 nvcc_in() { mkdir -p "$1" && printf '#!/bin/sh\nexec %s "$@"\n' "$real_nvcc" >"$1/nvcc" && chmod +x "$1/nvcc"; }
 headers_in() { mkdir -p "$1" && ln -s "$include"/* "$1/" && rm -f "$1/nccl.h"; }
 python_with() { mkdir -p "$work/bin" && printf '#!/bin/sh\necho %s\n' "$1" >"$work/bin/python3" && chmod +x "$work/bin/python3"; }

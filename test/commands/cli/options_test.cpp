@@ -54,7 +54,7 @@ TEST(Options, EveryOptionChangesSomething) {
     const Options before = options;
     std::string changed;
     for (const char* text : {"", "1", "2", "7", "0.5", "false", "d12", "linear", "optimistic", "muon", "spectral",
-                             "cpu", "fp32", "span", "gpipe", "uniform", "auto", "300"}) {
+                             "replicas", "cpu", "fp32", "span", "gpipe", "uniform", "auto", "300"}) {
       try {
         spec.set(options, OptionValue(spec.name, text));
         changed = text;
@@ -338,8 +338,13 @@ TEST(OptionsRefused, ContradictorySchedules) {
   EXPECT_REFUSED(parse("--schedule interleaved --chunks 2,4"), "--chunks", "auto alone");
   EXPECT_REFUSED(parse("--schedule gpipe --group-size 4"), "--group-size", "--schedule gpipe",
                  "interleaved or interleaved-zb");
+  EXPECT_REFUSED(parse("--cost-reduction 1 --data-parallel 2"), "--cost-reduction", "--device timed");
+  EXPECT_REFUSED(parse("--rank-order replicas"), "--rank-order replicas", "--data-parallel 2");
   EXPECT_REFUSED(parse("--zero 1"), "--zero 1", "--data-parallel 2");
-  EXPECT_REFUSED(parse("--zero 2 --data-parallel 2"), "--zero");
+  EXPECT_REFUSED(parse("--zero 4 --data-parallel 2"), "--zero");
+  EXPECT_REFUSED(parse("--zero 3 --data-parallel 2 --optimizer-step optimistic"), "--zero 3",
+                 "--optimizer-step optimistic", "--zero 2");
+  EXPECT_EQ(parse("--zero 3 --data-parallel 2 --optimizer muon").batch.zero, 3);
   EXPECT_REFUSED(parse("--accumulation-groups 3"), "--accumulation-groups 3", "power of two");
   EXPECT_REFUSED(parse("--data-parallel 4 --accumulation-groups 2"), "--accumulation-groups 2", "--data-parallel 4");
 }

@@ -135,7 +135,8 @@ TEST_F(Checkpoints, OfShardsWrittenBesideTrainingAreThoseOfARunThatWaits) {
   must_run(4, arguments("beside", replicas + "--zero 1"));
   must_run(4, arguments("ahead", replicas + "--zero 1 --optimizer-step optimistic"));
   std::int64_t most = 0;
-  for (const Json& rank : events(read_file(log("beside")), "plan").at(0).at("ranks")) {
+  const Json plan = events(read_file(log("beside")), "plan").at(0);
+  for (const Json& rank : plan.at("ranks")) {
     ASSERT_GT(rank.at("copy_bytes"), 0);
     most = std::max(most, rank.at("bytes").get<std::int64_t>() + rank.at("copy_bytes").get<std::int64_t>());
   }
@@ -143,11 +144,14 @@ TEST_F(Checkpoints, OfShardsWrittenBesideTrainingAreThoseOfARunThatWaits) {
       run_program(4, arguments("waits", replicas + "--zero 1 --memory-limit " + std::to_string(most - 1)));
   EXPECT_EQ(count(waits.output, "note: training waits while checkpoints are written"), 1) << waits.output;
   must_run(4, arguments("whole", replicas));
+  const std::string units = replicas + "--schedule breadth-first --chunks 3 ";
+  must_run(4, arguments("windows", units + "--zero 3"));
+  must_run(4, arguments("gradients", units + "--zero 2 --rank-order replicas"));
   for (const int step : {2, 4, 6, 8}) {
     for (const char* file : {"/model.bin", "/optimizer.bin"}) {
       const std::string expected = read_file(checkpoint("waits", step) + file);
       ASSERT_FALSE(expected.empty());
-      for (const char* run : {"beside", "ahead", "whole"}) {
+      for (const char* run : {"beside", "ahead", "whole", "windows", "gradients"}) {
         EXPECT_EQ(read_file(checkpoint(run, step) + file), expected) << run << " " << step << file;
       }
     }

@@ -88,7 +88,7 @@ TEST(RowLosses, AreThoseOfTheRowsWithTargets) {
   });
 }
 
-// With a learning rate of 0 the same batch again has the same gradients, and none of before.
+// With a learning rate of 0 the same batch again has the same gradients, and nothing of the one before.
 TEST(Gradients, AreThoseOfTheirStepAlone) {
   for (const HeadForm head : {HeadForm::streamed, HeadForm::stored}) {
     with_trainer({.schedule = "zb-h1", .ranks = 2, .head = head, .peak_learning_rate = 0}, [](Trainer& trainer) {

@@ -162,7 +162,7 @@ TEST(Trainer, GroupsOfUnequalSizesAreOneTree) {
   }
 }
 
-// Replicas that are no power of two are added in rank order, and no other run has their bits.
+// Replicas whose number is not a power of two are added in rank order, and no other run has their bits.
 TEST(Trainer, ThreeReplicasAreThreeGroups) {
   const Outcome three = train({.replicas = 3, .micro_batches = 2});
   expect_equal(train({.schedule = "1f1b", .ranks = 2, .replicas = 3, .micro_batches = 2}), three, "1f1b");
