@@ -134,6 +134,10 @@ Run sharded(const Settings& settings, Run run) {
   run.steps = settings.sharding ? 50 : 3;
   run.hash_every_step = true;
   run.validate_every = 2;
+  if (run.schedule == "breadth-first") {  // a stage per unit, of so many that windows pay
+    run.layers = 11;
+    run.chunks = 24 / run.ranks;
+  }
   return run;
 }
 
@@ -143,22 +147,21 @@ std::vector<Run> edges_of_shards(const Settings& settings) {
   for (const Run& run : std::vector<Run>{
            {.schedule = "gpipe", .ranks = 1, .replicas = 8, .zero = 3},
            {.schedule = "1f1b", .ranks = 3, .replicas = 2, .zero = 1},
-           {.schedule = "1f1b", .ranks = 2, .replicas = 4, .zero = 3},
            {.schedule = "interleaved", .ranks = 2, .chunks = 4, .replicas = 2, .zero = 3},
            {.schedule = "zb-h1", .ranks = 2, .replicas = 2, .zero = 2},
            {.schedule = "zb-v", .ranks = 2, .replicas = 4, .zero = 3},
            {.schedule = "dualpipe", .ranks = 2, .replicas = 4, .zero = 3},
-           {.schedule = "breadth-first", .ranks = 1, .chunks = 8, .replicas = 2, .zero = 2},
-           {.schedule = "breadth-first", .ranks = 1, .chunks = 8, .replicas = 4, .zero = 3},
-           {.schedule = "breadth-first", .ranks = 2, .chunks = 4, .replicas = 4, .zero = 3, .head = HeadForm::stored},
-           {.schedule = "breadth-first", .ranks = 1, .chunks = 3, .replicas = 4, .zero = 3, .tied = false},
-           {.schedule = "breadth-first",
-           .ranks = 2,
-           .chunks = 2,
+           {.schedule = "1f1b",
+           .ranks = 3,
            .replicas = 2,
            .zero = 3,
-           .partition = {1, 2, 4, 1},
+           .partition = {1, 6, 1},
            .optimizer = OptimizerKind::muon},
+           {.schedule = "breadth-first", .ranks = 1, .replicas = 2, .zero = 2},
+           {.schedule = "breadth-first", .ranks = 1, .replicas = 4, .zero = 3},
+           {.schedule = "breadth-first", .ranks = 2, .replicas = 4, .zero = 3, .head = HeadForm::stored},
+           {.schedule = "breadth-first", .ranks = 3, .replicas = 2, .zero = 3, .tied = false},
+           {.schedule = "breadth-first", .ranks = 2, .replicas = 2, .zero = 3, .optimizer = OptimizerKind::muon},
        }) {
     all.push_back(sharded(settings, run));
   }
@@ -172,7 +175,6 @@ std::vector<Run> matrix_of_shards(const Settings& settings) {
       for (const int p : {1, 2, 3}) {
         for (int zero = 0; zero <= (d > 1 ? 3 : 0); ++zero) {
           Run run{.schedule = schedule, .ranks = p, .replicas = d, .zero = zero};
-          if (run.schedule == "breadth-first") run.chunks = p == 1 ? 8 : p == 2 ? 4 : 2;
           run = sharded(settings, run);
           if (!violation({.name = schedule, .ranks = p, .micro_batches = run.micro_batches, .chunks = run.chunks}))
             all.push_back(run);
