@@ -115,7 +115,7 @@ SUITES := kernels model data pipeline commands
 TIME_LIMIT := $(BUILD)/test/time_limit.o
 COUNTING := pipeline commands
 define suite_rule
-$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(TIME_LIMIT) $$(if $$(filter $(1),$(COUNTING)),$(BUILD)/test/counted_allocations.o) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
+$(BUILD)/test_$(1): $$(patsubst %.cpp,$(BUILD)/%.o,$$(wildcard test/$(1)/*.cpp test/$(1)/*/*.cpp)) $$(if $$(filter pipeline,$(1)),$(BUILD)/test/model/stage_chain.o) $$(TIME_LIMIT) $$(if $$(filter $(1),$(COUNTING)),$(BUILD)/test/counted_allocations.o) $$(LIBRARY) $$(if $$(filter commands,$(1)),$$(CUDA_OBJECTS))
 	@echo "  link $$@"
 	@$$(CXX) $$(CXXFLAGS_ALL) $$(call optimise) $$(filter %.o,$$^) $$(LIBRARY) -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$(1)),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 endef

@@ -54,6 +54,9 @@ PlanRequest base_request(const Options& options, const ModelConfig& model, const
   base.caches = options.run.sample_every > 0 && options.device.device != DeviceKind::cuda;
   base.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   base.zero = options.batch.zero;
+  if (schedule) base.schedule = *schedule;
+  base.gradient_buffers = gradient_buffers(options, base);
+  base.error_feedback = options.optimizer.delay_correction;
   base.head_chunks = planned_head_chunks(options.device.device);
   base.workspace_bytes = planned_workspace_bytes(options.device.device, base.precision,
                                                  std::max(1, options.run.threads), model, base.batch);
@@ -112,7 +115,7 @@ std::string prediction(const Choice& choice, const CostModel& costs, bool measur
   std::array<char, 300> text{};
   std::snprintf(text.data(), text.size(), "schedule %s, p = %d, v = %d, m = %d: bubble %.2f%%, span bubble %.2f%%\n",
                 request.schedule.name.c_str(), request.schedule.ranks, request.schedule.chunks,
-                request.schedule.micro_batches, 100 * predicted.bubble, 100 * predicted.bubble_span);
+                request.batch.micro_batches, 100 * predicted.bubble, 100 * predicted.bubble_span);
   std::string lines = text.data();
   std::snprintf(text.data(), text.size(), "predicted %.1f ms per step", predicted.makespan);
   lines += text.data() + beside_uniform_cut(predicted.makespan, choice.uniform_makespan);

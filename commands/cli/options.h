@@ -100,6 +100,7 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double grad_clip = 1.0;  // largest global norm; 0: off
   OptimizerStep optimizer_step = OptimizerStep::synchronous;
+  bool delay_correction = false;  // error feedback
 
   bool operator==(const OptimizerOptions&) const = default;
 };

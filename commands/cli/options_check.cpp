@@ -113,6 +113,10 @@ void check_batch(const Options& options) {
   if (batch.rank_order == RankOrder::replicas && batch.data_parallel == 1) {
     refuse("--rank-order replicas has no meaning without replicas: give --data-parallel 2 or more");
   }
+  if (batch.zero > 1 && is_flushless(options.pipeline.schedule())) {
+    refuse(zero + " keeps gradients or parameters in windows that a step empties, and --schedule " +
+           options.pipeline.schedule() + " has two steps at once: give --zero 1");
+  }
   if (batch.zero > 2 && options.optimizer.optimizer_step == OptimizerStep::optimistic) {
     refuse(zero +
            " keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two: leave out one, " +
@@ -123,6 +127,21 @@ void check_batch(const Options& options) {
   if (!std::has_single_bit(static_cast<unsigned>(groups)) || groups % batch.data_parallel != 0) {
     refuse("--accumulation-groups " + std::to_string(groups) + ": must be a power of two that --data-parallel " +
            std::to_string(batch.data_parallel) + " divides");
+  }
+}
+
+void check_delay_correction(const Options& options) {
+  const std::string given = "--delay-correction error-feedback";
+  if (options.pipeline.schedule() != "2bw") {
+    refuse(given + " corrects gradients that are a step old, which --schedule " + options.pipeline.schedule() +
+           " does not have; 2bw takes it");
+  }
+  if (options.batch.zero > 0) {
+    refuse(given + " keeps whole updates, which --zero " + std::to_string(options.batch.zero) +
+           " shares out: leave out one");
+  }
+  if (options.device.device == DeviceKind::cuda && options.device.precision != Precision::fp32) {
+    refuse(given + " computes in fp32: give --precision fp32 with --device cuda");
   }
 }
 
@@ -152,6 +171,7 @@ void check_training(const Options& options, const Given& given) {
   if (given.contains("muon-scale") && options.optimizer.optimizer != OptimizerKind::muon) {
     refuse("--muon-scale has no meaning without --optimizer muon");
   }
+  if (options.optimizer.delay_correction) check_delay_correction(options);
 }
 
 std::string fixed_chunks(const std::string& name) {
@@ -185,6 +205,10 @@ void check_schedule(const Options& options, const Given& given) {
   if (given.contains("warmup-factor") && std::none_of(names.begin(), names.end(), is_flushless)) {
     refuse("--warmup-factor has no meaning for --schedule " + names.front() + "; " + either(flushless_names()) +
            " takes it");
+  }
+  if (options.optimizer.optimizer_step == OptimizerStep::optimistic && is_flushless(names.front())) {
+    refuse("--optimizer-step optimistic updates ahead of the norm, which --schedule " + names.front() +
+           " has no need of: its norm is never waited for; leave out one");
   }
   const auto takes_group = [&](const std::string& name) { return pipeline.group_size_for(name) != 0; };
   if (pipeline.group_size != 0 && std::none_of(names.begin(), names.end(), takes_group)) {

@@ -139,6 +139,12 @@ std::vector<OptionSpec> optimizer_options() {
        [](Options& o, const Value& v) {
          o.optimizer.optimizer_step = v.choice<OptimizerStep>(
              {{"synchronous", OptimizerStep::synchronous}, {"optimistic", OptimizerStep::optimistic}});
+       }},
+      {"delay-correction", "NAME", "none", kTrain | kPlan,
+       "of 2bw, whose gradients are a step old: none, or error-feedback: step along twice the update less the one "
+       "before",
+       [](Options& o, const Value& v) {
+         o.optimizer.delay_correction = v.choice<bool>({{"none", false}, {"error-feedback", true}});
        }}};
 }
 

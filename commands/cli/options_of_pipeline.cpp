@@ -18,7 +18,9 @@ constexpr int kLargestChunks = 1 << 10;   // so that p * v is an int
 std::string schedule_help() {
   std::string names;
   for (const std::string& name : schedule_names()) names += name + ", ";
-  return names + "or auto: search for the best";
+  names += "or auto: search for the best; never flushing: ";
+  for (const std::string& name : flushless_names()) names += (name == flushless_names().front() ? "" : ", ") + name;
+  return names;
 }
 
 const char* pipelined_schedule_help() {
@@ -27,11 +29,7 @@ const char* pipelined_schedule_help() {
 }
 
 const char* simulated_schedule_help() {
-  static const std::string text = [] {
-    std::string names;
-    for (const std::string& name : flushless_names()) names += (names.empty() ? "" : ", ") + name;
-    return schedule_help() + "; never flushing: " + names + "; all: those that flush";
-  }();
+  static const std::string text = schedule_help() + "; all: those that flush";
   return text.c_str();
 }
 
@@ -48,10 +46,8 @@ void set_schedules(Options& o, const Value& v) {
   if (!several && (pipeline.schedules.size() > 1 || all)) {
     v.refuse("names several schedules; only simulate takes a list");
   }
-  if (several) {
-    known.insert(known.end(), flushless_names().begin(), flushless_names().end());
-    known.emplace_back("all");
-  }
+  known.insert(known.end(), flushless_names().begin(), flushless_names().end());
+  if (several) known.emplace_back("all");
   for (const std::string& name : pipeline.schedules) {
     if (name == "all") v.refuse("mixes all with names; give all alone");
     if (std::find(known.begin(), known.end(), name) == known.end()) v.refuse_unknown(name, known);
@@ -115,7 +111,7 @@ std::vector<OptionSpec> pipeline_options() {
       {"group-size", "g", nullptr, kPipelined | kSimulate,
        "micro-batches per group of interleaved and interleaved-zb; by default the smallest legal one",
        [](Options& o, const Value& v) { o.pipeline.group_size = v.integer<int>(1, kLargestCount); }},
-      {"warmup-factor", "w", "1", kSimulate,
+      {"warmup-factor", "w", "1", kPipelined | kSimulate,
        "of 2bw: w forwards ahead for each rank that follows; 2 where messages take their time",
        [](Options& o, const Value& v) { o.pipeline.warmup_factor = v.integer<int>(1, 2); }},
       {"search-seconds", "X", nullptr, kSimulate | kPlan,

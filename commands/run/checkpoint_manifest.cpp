@@ -7,6 +7,7 @@
 
 #include "model/file_checksum.h"
 #include "model/optimizer.h"
+#include "pipeline/schedule/flushless.h"
 
 namespace train_gpt {
 namespace {
@@ -60,6 +61,10 @@ bool verified(const std::string& text) {
   return true;
 }
 
+// Keys of CheckpointManifest::training.
+constexpr const char* kVersions = "parameters of schedule";
+constexpr const char* kCorrection = "delay-correction";
+
 }  // namespace
 
 CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& model, const BatchShape& batch,
@@ -89,8 +94,18 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
                        {"micro-batch-size", std::to_string(batch.rows)},
                        {"groups of micro-batches", order_of_sums(batch)}};
   if (optimizer.optimizer == OptimizerKind::muon) manifest.training["muon-scale"] = to_string(optimizer.muon_scale);
+  const std::string schedule = options.pipeline.schedule_file.empty() ? options.pipeline.schedule() : "";
+  if (is_flushless(schedule)) manifest.training[kVersions] = schedule;
+  if (optimizer.delay_correction) manifest.training[kCorrection] = "error-feedback";
   return manifest;
 }
+
+std::string CheckpointManifest::versions() const {
+  const auto found = training.find(kVersions);
+  return found == training.end() ? "" : found->second;
+}
+
+bool CheckpointManifest::corrects_delay() const { return training.contains(kCorrection); }
 
 std::string to_json(const CheckpointManifest& manifest) {
   Json files = Json::array();
@@ -241,6 +256,24 @@ void require_same_optimizer(const CheckpointManifest& saved, const CheckpointMan
                               "model.bin with --init");
 }
 
+// Without a flush a run has two sets of parameters, and its numbers are others.
+void require_same_versions(const CheckpointManifest& saved, const CheckpointManifest& now,
+                           const std::string& checkpoint) {
+  if (saved.corrects_delay() != now.corrects_delay()) {
+    throw std::invalid_argument(
+        "--resume " + checkpoint + ": --delay-correction is " + (now.corrects_delay() ? "error-feedback" : "none") +
+        ", but the checkpoint has " + (saved.corrects_delay() ? "error-feedback" : "none") +
+        ". Resume with the same, or begin a new run from the checkpoint's model.bin with --init");
+  }
+  const std::string was = saved.versions(), is = now.versions();
+  if (was == is) return;
+  const auto told = [](const std::string& name) { return name.empty() ? "a schedule that flushes" : name; };
+  throw std::invalid_argument("--resume " + checkpoint + ": the schedule is " + (is.empty() ? "one that flushes" : is) +
+                              ", but the checkpoint is of " + told(was) +
+                              ", which computes with other parameters. Resume with the same, or begin a new run from "
+                              "the checkpoint's model.bin with --init");
+}
+
 // The rate of a curve that is over would jump back to where a longer curve is at this step.
 void require_same_curve(const CheckpointManifest& saved, const CheckpointManifest& now, std::int64_t steps,
                         const std::string& checkpoint) {
@@ -269,6 +302,7 @@ void require_same_run(const CheckpointManifest& saved, const CheckpointManifest&
                 "checkpoint's model.bin with --init");
   require_same_data(saved, now, checkpoint);
   require_same_optimizer(saved, now, checkpoint);
+  require_same_versions(saved, now, checkpoint);
   if (saved.step > steps) {
     throw std::invalid_argument("--resume " + checkpoint + ": the checkpoint was written after " +
                                 std::to_string(saved.step) + " steps, more than --steps " + std::to_string(steps) +

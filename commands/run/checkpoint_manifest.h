@@ -40,6 +40,9 @@ struct CheckpointManifest {
   std::string parameter_hash;  // of the memory that was written
   std::vector<File> files;
 
+  // The schedule without a flush of the run, which has two sets of parameters; empty: a schedule that flushes.
+  std::string versions() const;
+  bool corrects_delay() const;  // --delay-correction error-feedback
   // Later is further on. Time does not count.
   std::strong_ordering progress(const CheckpointManifest& other) const {
     return step != other.step ? step <=> other.step : counter <=> other.counter;

@@ -141,15 +141,17 @@ std::vector<Candidate> agreed_candidates(Communicator& world, const std::string&
 
 // Describes what is wrong with the files of a checkpoint; empty if nothing is. Collective.
 std::string wrong_files(Communicator& world, const Candidate& candidate) {
-  for (const char* needed : {kModelName, kOptimizerName}) {
+  std::vector<std::string> names = {kModelName, kOptimizerName};
+  if (!candidate.manifest.versions().empty()) names.emplace_back(kPreviousName);
+  if (candidate.manifest.corrects_delay()) names.emplace_back(kUpdateName);
+  for (const std::string& needed : names) {
     const auto& files = candidate.manifest.files;
     const auto found = std::find_if(files.begin(), files.end(), [&](const auto& file) { return file.name == needed; });
     if (found == files.end()) return std::string(kManifest) + " does not name " + needed;
     const std::string checksum = file_checksum(world, candidate.folder + "/" + needed, found->bytes);
-    if (checksum.empty())
-      return std::string(needed) + " is missing or has not " + std::to_string(found->bytes) + " bytes";
+    if (checksum.empty()) return needed + " is missing or has not " + std::to_string(found->bytes) + " bytes";
     if (checksum != found->checksum) {
-      return std::string(needed) + " has the checksum " + checksum + ", its manifest says " + found->checksum;
+      return needed + " has the checksum " + checksum + ", its manifest says " + found->checksum;
     }
   }
   return "";
@@ -165,6 +167,8 @@ Saving checkpoint_saving(const std::string& output, CheckpointManifest manifest,
                          const std::optional<Tokenizer>& tokenizer) {
   const std::string folder = checkpoint_folder(output, manifest.step);
   return {.folder = folder,
+          .previous = !manifest.versions().empty(),
+          .update = manifest.corrects_delay(),
           .seal =
               [=, &tokenizer](const std::string& partial, const std::vector<CheckpointManifest::File>& files) {
                 CheckpointManifest sealed = manifest;
@@ -200,6 +204,10 @@ FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, 
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint) {
   trainer.load(ModelFile(checkpoint.folder + "/" + kModelName));
   trainer.load_moments(OptimizerFile(checkpoint.folder + "/" + kOptimizerName));
+  if (!checkpoint.manifest.versions().empty()) {
+    trainer.load_previous(ModelFile(checkpoint.folder + "/" + kPreviousName));
+  }
+  if (checkpoint.manifest.corrects_delay()) trainer.load_update(ModelFile(checkpoint.folder + "/" + kUpdateName));
 }
 
 std::string newest_checkpoint(const std::string& output) {

@@ -174,6 +174,15 @@ void RunLog::answers(const MultipleChoiceResult& result) {
   for (std::size_t i = 0; i < result.answers.size(); ++i) event(answer_event(i, result.answers[i]));
 }
 
+void RunLog::steady(const SteadySteps& steady, const Simulation& predicted) {
+  event(steady_event(steady, predicted));
+  char line[200];
+  std::snprintf(line, sizeof line,
+                " with a full pipe, median %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
+                steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble);
+  essential(counted(steady.steps, "step") + line);
+}
+
 void RunLog::measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
                          double measuring_share) {
   event(measurement_event(schedule, analysis, steps_kept, measuring_share));

@@ -58,6 +58,8 @@ class RunLog {
   // Where the time of one of the last `steps_kept` steps went. To the log alone.
   void measurement(const Schedule& schedule, const StepAnalysis& analysis, std::size_t steps_kept,
                    double measuring_share);
+  // To people and log.
+  void steady(const SteadySteps& steady, const Simulation& predicted);
   // Pictures of that step, unless they have more than kMostBarsOnPage bars. To log and report.
   void timeline(std::int64_t step, const std::vector<Timeline>& panels);
   // Empty hash: nothing was computed, else `arithmetic` says how (kernels/arithmetic.h). redone_steps: how many

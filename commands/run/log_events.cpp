@@ -137,8 +137,18 @@ Event step_event(const StepReport& report, const Progress& progress) {
   if (report.scores.loss) json["loss_z"] = *report.scores.loss;
   if (report.scores.norm) json["norm_z"] = *report.scores.norm;
   if (result.skipped) json["skipped"] = true;
+  if (result.steady) json["steady"] = true;
   if (report.redone) json["redone"] = *report.redone;
   return json;
+}
+
+Event steady_event(const SteadySteps& steady, const Simulation& predicted) {
+  return {{"event", "steady"},
+          {"steps", steady.steps},
+          {"period_ms", steady.period_ms},
+          {"period_ms_predicted", predicted.makespan},
+          {"bubble", steady.bubble},
+          {"bubble_predicted", predicted.bubble}};
 }
 
 Event validation_event(std::int64_t step, double loss, std::optional<double> bits_per_byte) {

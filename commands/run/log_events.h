@@ -45,12 +45,20 @@ struct StepReport {
   double tokens_per_s() const { return static_cast<double>(tokens) / result.ms * 1000; }
 };
 
+// Steps of a run without a flush that began and ended with a full pipe.
+struct SteadySteps {
+  std::int64_t steps = 0;
+  double period_ms = 0;
+  double bubble = 0;
+};
+
 // date: as in ISO 8601, of now.
 Event start_event(const RunStart& start, const Options& options, const std::string& date);
 // Sizes, choices, predictions and the memory of every rank. `uniform_makespan`: of the same schedule cut uniformly, if
 // that was compared.
 Event plan_event(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
 Event step_event(const StepReport& report, const Progress& progress);
+Event steady_event(const SteadySteps& steady, const Simulation& predicted);
 // bits_per_byte: nothing where the tokenizer is not known.
 Event validation_event(std::int64_t step, double loss, std::optional<double> bits_per_byte);
 Event multiple_choice_event(std::int64_t step, const MultipleChoiceResult& result);

@@ -33,6 +33,7 @@ std::int64_t recorded_numbers(const std::vector<Action>& list) {
 Recorder::Recorder(TrainingRun& run) : run_(run) {
   const std::int64_t most = run.options.run.records;
   if (!run.trains() || most == 0) return;
+  if (run.flushless()) return;  // whatif replays steps that begin and end with an empty pipe
   const Schedule& schedule = run.plan.request.schedule;
   for (int w = 0; w < run.session.world().size(); ++w)
     numbers_.push_back(recorded_numbers(schedule.actions(w % run.inputs.layout.pipeline)));

@@ -43,21 +43,39 @@ void check_result_files(const RunOptions& run) {
   check("--svg", run.svg);
 }
 
+namespace {
+
+// Of a schedule without a flush, one step of which is not to be seen alone: ranks have it at different times.
+void name_windows(const Plan& plan, Timeline& actual, Timeline& expected) {
+  const int m = plan.request.batch.micro_batches;
+  for (Timeline* one : {&actual, &expected}) {
+    one->title = plan.request.schedule.name + ": p = " + std::to_string(plan.request.schedule.ranks) +
+                 ", m = " + std::to_string(m) + ", one step of each rank";
+    one->note = "micro-batches from " + std::to_string(m) + " on are of the next step";
+  }
+}
+
+}  // namespace
+
 void show_results(RunLog& log, const RunOptions& run, const Plan& plan, const RunResults& results) {
-  const Schedule& schedule = plan.request.schedule;
+  const Schedule& schedule = plan.step_schedule();
   const MeasuredStep& step = median_step(results.steps);
-  const StepAnalysis analysis = analyse(schedule, step, results.predicted);
   Timeline actual = measured_timeline(schedule, step, results.predicted);
+  Timeline expected = timeline(schedule, results.predicted);
+  std::string table;
+  if (plan.request.flushless()) {
+    name_windows(plan, actual, expected);
+  } else {
+    const StepAnalysis analysis = analyse(schedule, step, results.predicted);
+    table = analysis_summary(analysis) + "\n" + analysis_table(analysis, kMostTableRows) + kTableWords;
+    log.measurement(schedule, analysis, results.steps.size(), results.measuring_share);
+  }
   if (run.final_timeline) {
     const std::string which = results.steps.size() == 1 ? ""
                                                         : ", of the last " + counted(results.steps.size(), "step") +
                                                               " the one of median length";
-    log.text("step " + std::to_string(step.step) + which + ":\n" + draw_text(actual) + analysis_summary(analysis) +
-             "\n" + analysis_table(analysis, kMostTableRows) + kTableWords);
+    log.text("step " + std::to_string(step.step) + which + ":\n" + draw_text(actual) + table);
   }
-  log.measurement(schedule, analysis, results.steps.size(), results.measuring_share);
-
-  Timeline expected = timeline(schedule, results.predicted);
   expected.title = "predicted: " + expected.title;
   actual.title = "measured, step " + std::to_string(step.step) + ": " + actual.title;
   log.timeline(step.step, {actual, expected});

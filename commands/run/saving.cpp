@@ -14,6 +14,8 @@ namespace train_gpt {
 std::vector<SavedFile> files_of(const Saving& saving, const ModelConfig& model) {
   std::vector<SavedFile> files = {{kModelName, model_file_bytes(model, Precision::fp32), {}}};
   if (saving.moments) files.push_back({kOptimizerName, optimizer_file_bytes(model), {}});
+  if (saving.previous) files.push_back({kPreviousName, model_file_bytes(model, Precision::fp32), {}});
+  if (saving.update) files.push_back({kUpdateName, model_file_bytes(model, Precision::fp32), {}});
   return files;
 }
 
@@ -53,6 +55,8 @@ void save(Trainer& trainer, Communicator& world, const ModelConfig& model, const
   world.barrier();
   trainer.save(partial + kModelName, Precision::fp32);
   if (saving.moments) trainer.save_moments(partial + kOptimizerName);
+  if (saving.previous) trainer.save_previous(partial + kPreviousName);
+  if (saving.update) trainer.save_update(partial + kUpdateName);
   std::vector<SavedFile> files = files_of(saving, model);
   for (SavedFile& file : files) read_back(file, partial + file.name, world.rank(), world.size());
   const std::vector<CheckpointManifest::File> written = checksums_of(world, files);

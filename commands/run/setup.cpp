@@ -14,7 +14,9 @@
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -98,6 +100,13 @@ std::optional<Schedule> named_schedule(const Options& options, int p) {
     return schedule;
   }
   if (options.pipeline.schedule() == "auto") return std::nullopt;
+  if (is_flushless(options.pipeline.schedule())) {
+    return make_schedule(FlushlessRequest{.name = options.pipeline.schedule(),
+                                          .ranks = p,
+                                          .micro_batches = options.batch.micro_batches,
+                                          .warmup_factor = options.pipeline.warmup_factor,
+                                          .steps = kPlannedSteps});
+  }
   return make_schedule({.name = options.pipeline.schedule(),
                         .ranks = p,
                         .micro_batches = options.batch.micro_batches,
@@ -109,7 +118,7 @@ BatchShape batch_shape(const Options& options, const std::optional<Schedule>& sc
   const bool two_directions = schedule && schedule->placement.kind == Placement::Kind::bidirectional;
   return {.rows = options.batch.micro_batch_size,
           .seq_len = options.batch.seq_len,
-          .micro_batches = schedule ? schedule->micro_batches : options.batch.micro_batches,
+          .micro_batches = schedule ? micro_batches_of_step(*schedule) : options.batch.micro_batches,
           .replicas = options.batch.data_parallel,
           .groups = options.batch.accumulation_groups.value_or(options.batch.data_parallel * (two_directions ? 2 : 1))};
 }
@@ -200,6 +209,11 @@ OptimizerSettings optimizer_settings(const Options& options) {
   return settings;
 }
 
+int gradient_buffers(const Options& options, const PlanRequest& request) {
+  const bool waits = options.optimizer.grad_clip > 0 || request.batch.replicas > 1 || options.run.max_skipped > 0;
+  return waits || (request.model.tied && request.schedule.ranks > 1) ? 2 : 1;
+}
+
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device) {
   PlanRequest request;
@@ -211,6 +225,8 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.caches = options.run.sample_every > 0 && device.rows_stand_alone();
   request.spare_parameters = options.optimizer.optimizer_step == OptimizerStep::optimistic;
   request.zero = options.batch.zero;
+  request.gradient_buffers = gradient_buffers(options, request);
+  request.error_feedback = options.optimizer.delay_correction;
   request.reduction_ms = options.costs.reduction;
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(request.batch.rows, request.batch.seq_len, model.hidden, model.heads,
@@ -220,7 +236,7 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
 
 Plan smallest_plan(const Options& options, const ModelConfig& model, int p, const Device& device) {
   const int ranks = std::min(p, unit_count(model));
-  const Schedule schedule = make_schedule({.name = "gpipe", .ranks = ranks, .micro_batches = 1});
+  const Schedule schedule = make_schedule(ScheduleRequest{.name = "gpipe", .ranks = ranks, .micro_batches = 1});
   PlanRequest request = plan_request(options, model, schedule, device);
   request.batch.groups = request.batch.replicas;
   request.training = options.command == Command::train;

@@ -50,6 +50,9 @@ std::string multiprocessor_line(const Plan& plan);
 
 OptimizerSettings optimizer_settings(const Options& options);
 
+// Buffers of gradients where a schedule never flushes: 1 where no update has to wait for other ranks.
+int gradient_buffers(const Options& options, const PlanRequest& request);
+
 // Everything but the partition and the costs (and, without one, the schedule).
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device);

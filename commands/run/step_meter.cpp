@@ -20,10 +20,12 @@ StepMeter::StepMeter(TrainingRun& run)
                run.trainer->lowered().size(), kStepsKept),
       recorder_(run),
       stragglers_(run.plan.request.schedule, run.planned, run.session.world().size()),
+      steady_(run.flushless() ? kSteadyKept : 0),
       one_host_(run.session.host().ranks == run.session.world().size()) {}
 
 // When is decided by what all ranks know alike.
 void StepMeter::align_clocks() {
+  if (run_.trainer->flowing()) return;  // it would empty the pipe
   constexpr double kEveryMs = 5000;
   if (one_host_ || last_end_ms_ < clock_needed_at_) return;
   clock_ = measure_clock_offset(run_.session.world(), [] { return 1000 * monotonic_seconds(); });
@@ -32,6 +34,7 @@ void StepMeter::align_clocks() {
 }
 
 void StepMeter::hand_on_records() {
+  if (run_.trainer->flowing()) return;
   const double begin = monotonic_seconds();
   recorder_.hand_on_if_much();
   keeping_ms_ += (monotonic_seconds() - begin) * 1000;
@@ -58,7 +61,9 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   report.tokens = batch.step_tokens();
   report.result = result;
   if (run_.optimistic()) report.redone = result.redone;
-  report.bubble = step_bubble(result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline)));
+  const auto pipeline = result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline));
+  report.bubble = run_.flushless() ? window_bubble(pipeline) : step_bubble(pipeline);
+  if (result.steady) steady_[static_cast<std::size_t>(steady_count_++) % kSteadyKept] = report.bubble;
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
     report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
@@ -76,11 +81,24 @@ double StepMeter::measuring_share() const {
   return (keeping_ms_ + static_cast<double>(marks) * mark_ms * static_cast<double>(steps_taken_)) / steps_ms_;
 }
 
+// Medians: a step as they usually are, disturbances left out.
+SteadySteps StepMeter::steady_steps() const {
+  const auto kept = std::min<std::size_t>(static_cast<std::size_t>(steady_count_), kSteadyKept);
+  const auto median = [&](double StepBubble::*number) {
+    std::vector<double> all;
+    for (std::size_t i = 0; i < kept; ++i) all.push_back(steady_[i].*number);
+    std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>((kept - 1) / 2));
+    return all[(kept - 1) / 2];
+  };
+  return {.steps = steady_count_, .period_ms = median(&StepBubble::makespan), .bubble = median(&StepBubble::bubble)};
+}
+
 void StepMeter::show_results() {
   recorder_.hand_on();
   std::vector<MeasuredStep> steps = gather_steps(run_.groups, run_.plan, records_);
   if (!run_.session.is_first()) return;
   RunLog& log = *run_.log;
+  if (steady_count_ > 0) log.steady(steady_steps(), run_.predicted);
   if (steps.empty()) return log.essential("note: no step was taken: nothing to measure, to trace or to draw");
   char text[100];
   if (clock_needed_at_ > 0) {

@@ -30,12 +30,16 @@ class StepMeter {
   void show_results();
 
  private:
+  static constexpr std::size_t kSteadyKept = 64;
+  SteadySteps steady_steps() const;
   double measuring_share() const;
 
   TrainingRun& run_;
   StepRecords records_;
   Recorder recorder_;
   Stragglers stragglers_;
+  std::vector<StepBubble> steady_;  // of the last steps with a full pipe, a ring
+  std::int64_t steady_count_ = 0;
   double keeping_ms_ = 0;  // copying what was measured into the records, all steps together
   double steps_ms_ = 0;
   std::int64_t steps_taken_ = 0;

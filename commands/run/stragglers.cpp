@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -27,7 +28,7 @@ double median_without(const std::vector<double>& values, std::size_t left_out) {
 Stragglers::Stragglers(const Schedule& schedule, StageCosts planned, int ranks)
     : schedule_(schedule),
       planned_(std::move(planned)),
-      planned_busy_(simulate(schedule, planned_, figures()).busy),
+      planned_busy_(simulate_step(schedule, planned_, figures()).busy),
       slow_steps_(static_cast<std::size_t>(ranks)),
       told_(static_cast<std::size_t>(ranks)) {}
 
@@ -61,7 +62,7 @@ std::string Stragglers::told(std::size_t rank, const std::vector<double>& slowne
       for (std::vector<double>* pass : {&costs.forward, &costs.input, &costs.weight, &costs.fused})
         if (!pass->empty()) (*pass)[s] *= factor;
     }
-    return simulate(schedule_, costs, figures()).makespan;
+    return simulate_step(schedule_, costs, figures()).makespan;
   };
   const double now = step_ms(false), then = step_ms(true);
   char text[240];

@@ -267,6 +267,18 @@ int train(TrainingRun& run) try {
   }
   Stopping::Verdict verdict;  // of the last step; a stop request stays
   std::int64_t redone_steps = 0;
+  const auto take = [&](std::int64_t step, const StepResult& result) {
+    StepReport report = meter.report(step, result);
+    report.scores = spikes.add(result.loss, result.grad_norm);
+    run.log->step(report);
+    if (report.scores.spike && run.session.is_first()) keep_before_spike(wanted.output);
+    loss = result.loss;
+    run.stopping.step_took(result.ms / 1000);
+    verdict = run.stopping.read(result.votes, verdict.stop);
+    if (verdict.folder_is_lost) put_folder_back(run);
+    redone_steps += result.redone ? 1 : 0;
+    go_on_saving(run, result.votes);
+  };
   run.log->begin_steps();
   for (std::int64_t step = run.inputs.resumed.manifest.step; step < wanted.steps; ++step) {
     run.state->set_step(step);
@@ -277,9 +289,9 @@ int train(TrainingRun& run) try {
     if (samples(step)) show_sample(run, step);
     const bool last = step + 1 == wanted.steps || !verdict.stop.empty();
     const bool saves = last || verdict.checkpoint || due(wanted.checkpoint_every, step + 1);
-    // The next step follows immediately, so that an optimistic one may begin it.
-    const bool goes_ahead =
-        run.optimistic() && !last && !saves && !validates(step + 1) && !samples(step + 1) && !answers(step + 1);
+    // The next step follows immediately, so that an optimistic one may begin it, or the pipe stays full.
+    const bool goes_ahead = (run.optimistic() || run.flushless()) && !last && !saves && !validates(step + 1) &&
+                            !samples(step + 1) && !answers(step + 1);
 
     meter.align_clocks();
     meter.hand_on_records();
@@ -287,20 +299,13 @@ int train(TrainingRun& run) try {
     read_batch(batch, run, step);
     if (goes_ahead) read_batch(next, run, step + 1);
     // Runs this rank's list, reduces the gradients, clips them, and updates the parameters.
-    const StepResult result = run.trainer->step(step, batch, goes_ahead ? &next : nullptr);
+    if (run.flushless()) {
+      run.trainer->flow(step, batch, goes_ahead ? &next : nullptr, take);
+    } else {
+      take(step, run.trainer->step(step, batch, goes_ahead ? &next : nullptr));
+    }
     run.state->set_stepping(false);
-    StepReport report = meter.report(step, result);
-    report.scores = spikes.add(result.loss, result.grad_norm);
-    run.log->step(report);
-    if (report.scores.spike && run.session.is_first()) keep_before_spike(wanted.output);
-
-    loss = result.loss;
-    run.stopping.step_took(result.ms / 1000);
-    verdict = run.stopping.read(result.votes, verdict.stop);
-    if (verdict.folder_is_lost) put_folder_back(run);
-    redone_steps += result.redone ? 1 : 0;
-    go_on_saving(run, result.votes);
-    // An optimistic step may have begun the next one, which is then the last.
+    // An optimistic step may have begun the next one, and so has one that keeps the pipe full: it is then the last.
     const bool ends = last || (!verdict.stop.empty() && !goes_ahead);
     if (run.computes() && (saves || ends || (verdict.checkpoint && !goes_ahead))) {
       save_checkpoint(run, step + 1, loss, /*goes_on=*/!ends);

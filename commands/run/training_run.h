@@ -22,6 +22,7 @@ struct TrainingRun {
 
   bool computes() const { return plan.request.computes; }
   bool trains() const { return options.command == Command::train; }
+  bool flushless() const { return plan.request.flushless(); }
   bool optimistic() const { return options.optimizer.optimizer_step == OptimizerStep::optimistic; }
 
   Session& session;

@@ -10,6 +10,7 @@
 #include "commands/run/training_run.h"
 #include "model/flops.h"
 #include "pipeline/plan/plan_bytes.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -126,7 +127,7 @@ void TrainingRun::install_hooks() {
   const bool timed = session.is_timed();
   if (!timed && !delays.any()) return;
   std::vector<double> durations;
-  if (timed) durations = action_durations(decided.schedule(), decided.choice.costs, groups.rank());
+  if (timed) durations = action_durations(plan.step_schedule(), decided.choice.costs, groups.rank());
   trainer->executor().set_extra_work([this, delays, durations](std::size_t position) mutable {
     const double ms = delays.next() + (durations.empty() ? 0 : durations[position]);
     spend(ms, [this] {
@@ -149,16 +150,17 @@ void TrainingRun::predict() {
     planned.input = measured.input;
     planned.weight = measured.weight;
   }
-  predicted = simulate(decided.schedule(), planned);
+  predicted = simulate_step(decided.schedule(), planned);
   // The uniform cut was compared by the costs of single units; what stages cost in place scales both alike.
   std::optional<double> uniform = decided.choice.uniform_makespan;
   if (uniform && decided.choice.predicted.makespan > 0)
     *uniform *= predicted.makespan / decided.choice.predicted.makespan;
   log->plan(plan, predicted, uniform);
   char text[200];
-  std::snprintf(
-      text, sizeof text, "schedule %s: predicted %.1f ms from first to last action, bubble %.1f%% (span bubble %.1f%%)",
-      decided.schedule().name.c_str(), predicted.makespan, 100 * predicted.bubble, 100 * predicted.bubble_span);
+  std::snprintf(text, sizeof text, "schedule %s: predicted %.1f ms %s, bubble %.1f%% (span bubble %.1f%%)",
+                decided.schedule().name.c_str(), predicted.makespan,
+                flushless() ? "per step of a full pipe" : "from first to last action", 100 * predicted.bubble,
+                100 * predicted.bubble_span);
   log->text(text + beside_uniform_cut(predicted.makespan, uniform) + "\n" + kPlanWords);
   const EstimateRequest estimate{
       .model = inputs.model,

@@ -7,6 +7,8 @@
 
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -18,7 +20,7 @@ struct Attempt {
 
 bool is_named(const Schedule& schedule) {
   const std::vector<std::string>& names = schedule_names();
-  return std::find(names.begin(), names.end(), schedule.name) != names.end();
+  return is_flushless(schedule.name) || std::find(names.begin(), names.end(), schedule.name) != names.end();
 }
 
 // The same with other sizes. Throws std::invalid_argument where the schedule does not exist for them.
@@ -31,6 +33,16 @@ ChoiceRequest resized(const ChoiceRequest& request, int ranks, std::int64_t rows
   if (!request.schedule) return other;
   const Schedule& schedule = *request.schedule;
   if (!is_named(schedule)) throw std::invalid_argument("its schedule is for other sizes");
+  if (is_flushless(schedule.name)) {
+    const int ahead = schedule.ranks > 1 ? update_slack(schedule) : 0;  // m - w(p-1)
+    const int factor = schedule.ranks > 1 ? (micro_batches_of_step(schedule) - ahead) / (schedule.ranks - 1) : 1;
+    other.schedule = make_schedule(FlushlessRequest{.name = schedule.name,
+                                                    .ranks = ranks,
+                                                    .micro_batches = micro_batches,
+                                                    .warmup_factor = factor,
+                                                    .steps = kPlannedSteps});
+    return other;
+  }
   const bool free = takes_chunks(schedule.name);
   other.schedule = make_schedule(
       {.name = schedule.name, .ranks = ranks, .micro_batches = micro_batches, .chunks = free ? schedule.chunks : 0});

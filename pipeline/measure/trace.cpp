@@ -89,7 +89,7 @@ void write_names(Writer& writer, const Schedule& schedule) {
 }
 
 void write_rank(Writer& writer, const std::vector<Action>& list, const MeasuredRank& measured, int rank,
-                std::int64_t step) {
+                std::int64_t step, bool flushes) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const MeasuredAction& it = measured.actions[i];
     const std::string name = to_string(list[i]);
@@ -101,7 +101,8 @@ void write_rank(Writer& writer, const std::vector<Action>& list, const MeasuredR
   }
   for (const MeasuredLowered& it : measured.lowered) {
     if (it.letter == 'U') {
-      writer.slice("norm", "post_flush", rank, kActions, it.issued, it.begin, {{"step", step}});
+      // Without a flush the norm comes together beside actions of the next step.
+      writer.slice("norm", "post_flush", rank, flushes ? kActions : kReductions, it.issued, it.begin, {{"step", step}});
       writer.slice("U", "post_flush", rank, kActions, it.begin, it.end, {{"step", step}});
     } else {
       writer.slice(std::string(1, it.letter), "post_flush", rank, kReductions, it.issued, it.end, {{"step", step}});
@@ -147,9 +148,10 @@ void write_trace(std::ostream& out, const Schedule& schedule, const std::vector<
   std::int64_t id = 0;
   for (const MeasuredStep& step : steps) {
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-      write_rank(writer, schedule.actions(rank), step.ranks[static_cast<std::size_t>(rank)], rank, step.step);
+      write_rank(writer, schedule.actions(rank), step.ranks[static_cast<std::size_t>(rank)], rank, step.step,
+                 schedule.steps == 1);
     }
-    write_flows(writer, schedule, step, id);
+    if (schedule.steps == 1) write_flows(writer, schedule, step, id);  // others come from the window before
   }
   writer.close();
 }

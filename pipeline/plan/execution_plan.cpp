@@ -12,6 +12,7 @@
 #include "pipeline/plan/shards.h"
 #include "pipeline/schedule/channels.h"
 #include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -68,11 +69,14 @@ class RankPlanner {
     }
   }
 
-  RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& validation,
-                  const std::vector<Action>& generation) {
+  // step: of the training list, what is run for a step: all of it, or its window.
+  RankPlan finish(const std::vector<Action>& training, const std::vector<Action>& step,
+                  const std::vector<Action>& validation, const std::vector<Action>& generation) {
     if (request_.training) {
       plan_.actions = walk(training, ForwardUse::training);
-      note_batches(training);
+      if (request_.flushless()) plan_.actions = of_window(training, step);
+      note_batches(step);
+      if (request_.flushless()) note_next_batch();
     }
     plan_.validation = walk(validation, ForwardUse::validation);
     note_batches(validation);
@@ -181,6 +185,28 @@ class RankPlanner {
     }
     for (const auto& [ring, count] : messages_) most_messages_[ring] = std::max(most_messages_[ring], count);
     return planned;
+  }
+
+  // Without a flush the executor counts slots itself: here their numbers and the bytes matter.
+  std::vector<ActionPlan> of_window(const std::vector<Action>& all, const std::vector<Action>& window) const {
+    std::vector<ActionPlan> actions;
+    for (const Action& action : window) {
+      const auto first = std::ranges::find_if(
+          all, [&](const Action& one) { return one.op == action.op && one.stage == action.stage; });
+      actions.push_back(plan_.actions[static_cast<std::size_t>(first - all.begin())]);
+    }
+    return actions;
+  }
+
+  // Where forwards of the next step run ahead the tokens of two steps are there, those of even and of odd ones.
+  void note_next_batch() {
+    const int m = request_.batch.micro_batches;
+    for (MicroBatches* of : {&plan_.tokens, &plan_.targets}) {
+      if (of->end > m) plan_.batches = 2;
+    }
+    for (MicroBatches* of : {&plan_.tokens, &plan_.targets}) {
+      if (of->end > 0) of->end = plan_.batches * m;
+    }
   }
 
   void note_batches(const std::vector<Action>& list) {
@@ -387,6 +413,7 @@ Plan make_plan(const PlanRequest& request) {
   check_request(request);
   Plan plan;
   plan.request = request;
+  if (request.flushless()) plan.window = window_of(request.schedule);
   std::vector<int> validation_queues;
   plan.validation = forward_only(request.schedule, request.batch.micro_batches, &validation_queues);
   plan.generation = forward_only(request.schedule, 1);
@@ -394,8 +421,8 @@ Plan make_plan(const PlanRequest& request) {
   const std::vector<int> slots = receive_slots(request, validation_queues);
   for (int r = 0; r < request.schedule.ranks; ++r) {
     RankPlanner planner(request, table, slots, r);
-    plan.ranks.push_back(
-        planner.finish(request.schedule.actions(r), plan.validation.actions(r), plan.generation.actions(r)));
+    plan.ranks.push_back(planner.finish(request.schedule.actions(r), plan.step_schedule().actions(r),
+                                        plan.validation.actions(r), plan.generation.actions(r)));
   }
   plan.tied_sums = tied_sums(request.schedule.placement, request.partition, request.model);
   plan.channel_bytes.assign(table.channels().size(), 0);

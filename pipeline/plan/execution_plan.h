@@ -57,7 +57,11 @@ struct PlanRequest {
   int zero = 0;
   double reduction_ms = 0;        // timed device: of a rank's gradients over replicas
   std::int64_t memory_limit = 0;  // of a rank, which decides how often parameters are gathered; 0: none
+  bool error_feedback = false;    // --delay-correction error-feedback: the update of the step before is kept
+  int gradient_buffers = 2;       // without a flush: 1 where no update waits for the norm, so that none is skipped
 
+  // The schedule never flushes: its steps are kPlannedSteps of a run.
+  bool flushless() const { return schedule.steps > 1; }
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
   // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
   // those from floor(M g / G) on, added in order. Groups are added in a balanced binary tree; each direction of each
@@ -127,13 +131,16 @@ struct ActionPlan {
 // The purpose of an allocation. A rank makes at most one for each use, except for pools.
 enum class MemoryUse : std::uint8_t {
   parameters,
-  low_parameters,    // in activation precision, where that is not fp32 or parameters are whole in windows only
-  spare_parameters,  // --optimizer-step optimistic
+  low_parameters,        // in activation precision, where that is not fp32 or parameters are whole in windows only
+  spare_parameters,      // --optimizer-step optimistic; without a flush: the version before the newest
+  spare_low_parameters,  // of that version, where low_parameters are
   gradients,
-  gradient_shards,  // of the replica, where gradients are whole in windows only
-  group_gradients,  // PlanRequest::pending_sums arenas
+  second_gradients,  // without a flush: of every other step
+  gradient_shards,   // of the replica, where gradients are whole in windows only
+  group_gradients,   // PlanRequest::pending_sums arenas
   first_moment,
   second_moment,
+  last_update,  // PlanRequest::error_feedback
   pool,
   messages,
   cache,   // keys and values of generation
@@ -142,7 +149,7 @@ enum class MemoryUse : std::uint8_t {
   workspace,  // of the device
   norms       // and scalars of AdamW
 };
-inline constexpr std::size_t kMemoryUses = 15;
+inline constexpr std::size_t kMemoryUses = 18;
 
 struct MemoryLine {
   MemoryUse use = MemoryUse::parameters;
@@ -166,7 +173,7 @@ struct RankPlan {
   std::vector<StagePlan> stages;
   std::vector<Pool> pools;
   std::vector<Ring> rings;
-  std::vector<ActionPlan> actions;     // parallel to the schedule's list
+  std::vector<ActionPlan> actions;     // parallel to the list of Plan::step_schedule()
   std::vector<ActionPlan> validation;  // parallel to the list of Plan::validation
   std::vector<ActionPlan> generation;  // parallel to the list of Plan::generation
   ArenaLayout layout;                  // arranged by stage
@@ -177,6 +184,7 @@ struct RankPlan {
   MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
   MicroBatches targets;            // those whose targets it reads: it has a part of the head
   MicroBatches losses;             // those whose losses it computes: it has the last part
+  int batches = 1;                 // whose tokens are here at once: 2 where forwards of the next step run ahead
   bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
   std::int64_t copy_bytes = 0;     // copy_bytes_of() for the first replica, where there are copies
@@ -192,11 +200,15 @@ struct RankPlan {
 
 struct Plan {
   PlanRequest request;
+  Schedule window;      // without a flush: window_of() the schedule
   Schedule validation;  // forward only, m micro-batches
   Schedule generation;  // forward only, one micro-batch
   std::vector<RankPlan> ranks;
   std::vector<TiedSum> tied_sums;           // over the ends of a tied embedding
   std::vector<std::int64_t> channel_bytes;  // [channel of ChannelTable]: of its largest message
+
+  // The lists that ranks run for a step.
+  const Schedule& step_schedule() const { return request.flushless() ? window : request.schedule; }
 };
 
 // How the head is run, for people and logs: "streamed" or "stored" by the stage that has all of it, or "25 shards on 3

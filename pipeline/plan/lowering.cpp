@@ -12,7 +12,7 @@ bool adds_weight_gradients(Op op) { return op == Op::backward || op == Op::backw
 
 // Actions of the list after which all gradients of wte that live here, the embedding's and the head's, are complete.
 std::size_t wte_complete(const Plan& plan, const RankPlan& rank) {
-  const std::vector<Action>& list = plan.request.schedule.actions(rank.rank);
+  const std::vector<Action>& list = plan.step_schedule().actions(rank.rank);
   std::size_t complete = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const StageShape& shape = rank.stage_plan(list[i].stage).shape;
@@ -32,7 +32,7 @@ struct Complete {
 
 // The sections of a rank in the order in which they are complete.
 std::vector<Complete> in_order_of_completion(const Plan& plan, const RankPlan& rank) {
-  const std::vector<Action>& list = plan.request.schedule.actions(rank.rank);
+  const std::vector<Action>& list = plan.step_schedule().actions(rank.rank);
   std::vector<Complete> order;
   for (std::size_t i = 0; i < rank.sections.size(); ++i) {
     order.push_back({static_cast<int>(i), stage_complete(list, rank.sections[i].stage)});
@@ -66,7 +66,7 @@ std::vector<Complete> order_of_reductions(const Plan& plan, const RankPlan& rank
     const Section& section = leading.sections[static_cast<std::size_t>(one.section)];
     one.section = same_section(plan, rank, section);
     const int stage = rank.sections[static_cast<std::size_t>(one.section)].stage;
-    after = std::max(after, stage_complete(plan.request.schedule.actions(rank.rank), stage));
+    after = std::max(after, stage_complete(plan.step_schedule().actions(rank.rank), stage));
     one.after = after;
   }
   return order;
@@ -74,7 +74,7 @@ std::vector<Complete> order_of_reductions(const Plan& plan, const RankPlan& rank
 
 // Of parameters that stay whole between two updates, in the order in which the next list needs them.
 std::vector<LoweredAction> gathers_of_all(const Plan& plan, const RankPlan& rank) {
-  const std::vector<Action>& list = plan.request.schedule.actions(rank.rank);
+  const std::vector<Action>& list = plan.step_schedule().actions(rank.rank);
   std::vector<LoweredAction> gathers;
   for (std::size_t i = 0; i < rank.sections.size(); ++i) {
     const Section& section = rank.sections[i];

@@ -27,11 +27,11 @@ std::int64_t summed_atoms(const PlanRequest& request, const RankPlan& plan) {
 // The names of every use but pools.
 const char* line_name(MemoryUse use) {
   static constexpr std::array<const char*, kMemoryUses> kNames = {
-      "parameters",      "parameters, bf16 copy", "parameters, spare",
-      "gradients",       "gradients, own part",   "gradients, pending sums",
-      "first moment",    "second moment",         "",
-      "message buffers", "keys and values",       "tokens and losses",
-      "scratch",         "kernel workspace",      "norms and scalars"};
+      "parameters",       "parameters, bf16 copy", "parameters, spare",         "parameters, bf16 spare",
+      "gradients",        "gradients, second",     "gradients, own part",       "gradients, pending sums",
+      "first moment",     "second moment",         "update of the step before", "",
+      "message buffers",  "keys and values",       "tokens and losses",         "scratch",
+      "kernel workspace", "norms and scalars"};
   return kNames[static_cast<std::size_t>(use)];
 }
 
@@ -72,15 +72,23 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
     if (gathers) plan.memory.back().name = "parameters, gathered";
   }
   if (request.training) {
-    if (request.spare_parameters) line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
+    const bool low = request.precision != Precision::fp32;
+    if (request.spare_parameters || (request.flushless() && !low)) {
+      line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
+    }
+    if (request.flushless() && low) {
+      line(MemoryUse::spare_low_parameters, plan.layout.elements * element_size(request.precision));
+    }
     const std::int64_t gradients = plan.gradient_layout().gradient_elements * kFloat;
     line(MemoryUse::gradients, gradients);
+    if (request.flushless() && request.gradient_buffers == 2) line(MemoryUse::second_gradients, gradients);
     if (plan.gradient_windows) line(MemoryUse::gradient_shards, gradient_shard_elements(plan.sections) * kFloat);
     line(MemoryUse::group_gradients, request.pending_sums() * gradients);
     const bool zero = request.zero > 0;
     line(MemoryUse::first_moment, (zero ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
     line(MemoryUse::second_moment,
          (zero ? second_shard_elements(plan.sections) : plan.layout.second_elements) * kFloat);
+    if (request.error_feedback) line(MemoryUse::last_update, plan.layout.elements * kFloat);
   }
   for (std::size_t i = 0; i < plan.pools.size(); ++i) {
     const Pool& pool = plan.pools[i];

@@ -8,6 +8,7 @@
 #include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/partition_search.h"
 #include "pipeline/planner/recompute.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -95,7 +96,7 @@ class Candidates {
   Simulation simulated(bool details) const {
     SimulateOptions options;
     options.intervals = options.channels = options.bound_and_memory = details;
-    return simulate(plan_request_.schedule, costs(), options);
+    return simulate_step(plan_request_.schedule, costs(), options);
   }
 
   // The plan counts its message slots with these; one value per model stage says it for bidirectional placements.

@@ -24,6 +24,11 @@ double state_bytes(const PlanRequest& request, int unit) {
   std::int64_t bytes = layout.elements * kFloat;
   if (request.precision == Precision::bf16) bytes += layout.elements * element_size(request.precision);
   if (request.spare_parameters) bytes += layout.elements * kFloat;
+  if (request.flushless()) {
+    bytes += layout.elements * element_size(request.precision);
+    if (request.error_feedback) bytes += layout.elements * kFloat;
+    bytes += (request.gradient_buffers - 1) * layout.gradient_elements * kFloat;
+  }
   if (request.training) bytes += (layout.gradient_elements + layout.elements + layout.second_elements) * kFloat;
   return static_cast<double>(bytes);
 }

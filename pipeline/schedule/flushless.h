@@ -21,6 +21,9 @@ struct FlushlessRequest {
   int steps = 1;          // from fill to drain
 };
 
+// The steps of one that stands for a run of any number of steps: the pipe is full in their middle.
+inline constexpr int kPlannedSteps = 8;
+
 const std::vector<std::string>& flushless_names();
 bool is_flushless(const std::string& name);
 

@@ -33,6 +33,13 @@ void check_versions(const Schedule& schedule);
 // cost. What the norm, sums over replicas and the update itself take is hidden if it fits into them.
 int update_slack(const Schedule& schedule);
 
+// A step as a rank runs it again and again: its list from behind the last backward of one step to the last backward of
+// the next, from the middle of `schedule`. Micro-batches 0 .. m-1 are those of the step, m .. 2m-1 of the one after it,
+// some of whose forwards run ahead. For drawing, measuring and running, not for validate() or simulate().
+Schedule window_of(const Schedule& schedule);
+// How many actions of such a window come before the update by the step before it.
+std::size_t update_position(const Schedule& window, int rank);
+
 // What the whole run between fill and drain comes to in its middle.
 struct SteadyState {
   double period = 0;  // milliseconds per step
@@ -40,5 +47,9 @@ struct SteadyState {
 };
 // Of a simulation with intervals of a schedule of at least 6 steps.
 SteadyState steady_state(const Schedule& schedule, const Simulation& simulation);
+
+// One step: simulate(); of a schedule without a flush its window, with the period as makespan and the bubble of the
+// steps in the middle. (Its lower bound is the busiest rank; channels stay those of all steps.)
+Simulation simulate_step(const Schedule& schedule, const StageCosts& costs, SimulateOptions options = {});
 
 }  // namespace train_gpt

@@ -24,7 +24,7 @@ std::vector<std::int64_t> message_bytes_of(const std::vector<ActionPlan>& plans,
 }  // namespace
 
 Executor::List Executor::training_list() const {
-  return {plan_.request.schedule.actions(rank_plan_.rank), rank_plan_.actions};
+  return {plan_.step_schedule().actions(rank_plan_.rank), rank_plan_.actions};
 }
 
 Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, RankMemory& memory)
@@ -164,7 +164,7 @@ std::size_t Executor::begin() {
 
 // Clears the state that the last list left.
 void Executor::forget_list() {
-  for (RingState& ring : rings_) ring.posted = ring.taken = ring.expected = 0;
+  for (RingState& ring : rings_) ring.posted = ring.taken = ring.sent = ring.expected = 0;
   progress_.assign(rank_plan_.stages.size(), {});
   marks_.clear();
   inputs_.clear();
@@ -176,9 +176,13 @@ void Executor::run_actions(List list, std::size_t begin, std::size_t end,
   for (std::size_t i = begin; i < end; ++i) {
     ActionMarks marks;
     const Action& action = list.actions[i];
-    const ActionPlan& plan = list.plans[i];
-    current_ = &action;
     marks.wait_begin = device_.mark();
+    if (!takes_part(action)) {
+      marks_.push_back({marks.wait_begin, marks.wait_begin, marks.wait_begin, marks.wait_begin});
+      continue;
+    }
+    const ActionPlan plan = with_slots(action, list.plans[i]);
+    current_ = &action;
     if (before_action_) before_action_(use_, i);
     wait_for(plan);
     marks.begin = middle_ = device_.mark();
@@ -214,10 +218,10 @@ void Executor::post_receives(std::size_t ring) {
   RingState& state = rings_[ring];
   const int slots = rank_plan_.rings[ring].slots;
   for (; state.posted < std::min(state.expected, state.taken + slots); ++state.posted) {
-    const int slot = state.posted % slots;
+    const int slot = static_cast<int>(state.posted % slots);
     state.tickets[static_cast<std::size_t>(slot)] =
         pipeline_.receive(rank_plan_.rings[ring].channel, memory_.ring_slot(static_cast<int>(ring), slot),
-                          state.of(use_)[static_cast<std::size_t>(state.posted)]);
+                          state.bytes_of(use_, state.posted));
   }
 }
 
@@ -250,14 +254,16 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   Stage& stage = stages_[place];
   const Group group = group_of(micro_batches_before(action));
   if (use_ == ForwardUse::training) begin_group(action, group);
+  const Version version = version_of(action);
   const ParameterView parameters{.layout = &rank_plan_.working_layout(),
-                                 .values = memory_.parameters(),
-                                 .low = memory_.low_parameters(),
-                                 .gradients = memory_.gradients(group.place),
+                                 .values = version.values,
+                                 .low = version.low,
+                                 .gradients = gradients(group.place),
                                  .first_micro_batch = use_ == ForwardUse::training && group.begins,
                                  .gradient_layout = &rank_plan_.gradient_layout()};
   void* input = memory_.ring_slot(plan.input_ring, plan.input_slot);
   void* output = memory_.ring_slot(plan.output_ring, plan.output_slot);
+  const int batch_place = this->batch_place(action);
   const bool forward = action.op == Op::forward;
   const StageSlots slots{
       .input = forward ? input : nullptr,
@@ -268,9 +274,9 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
       .forward_to_weight = memory_.pool_slot(stage_plan.pools.forward_to_weight, plan.slots.forward_to_weight),
       .input_to_weight = memory_.pool_slot(stage_plan.pools.input_to_weight, plan.slots.input_to_weight),
       .scratch = memory_.scratch(),
-      .tokens = memory_.tokens(action.micro_batch),
-      .targets = memory_.targets(action.micro_batch),
-      .losses = memory_.losses(action.micro_batch),
+      .tokens = memory_.tokens(batch_place),
+      .targets = memory_.targets(batch_place),
+      .losses = memory_.losses(batch_place),
       .dloss = dloss_,
       .logits = memory_.next_logits(),
       .logits_position = position_,
@@ -291,7 +297,8 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
 // a streamed head) or in W, and groups follow that order also where a hand-written list has another one.
 int Executor::micro_batches_before(const Action& action) const {
   const StageProgress& progress = progress_[place_of(action.stage)];
-  return action.op == Op::forward ? progress.forwards : progress.weights;
+  const std::int64_t all = action.op == Op::forward ? progress.forwards : progress.weights;
+  return static_cast<int>(flows() ? all % plan_.request.batch.micro_batches : all);
 }
 
 // Group g has the micro-batches from floor(m g / G) on. Of the sums of the groups before it, one waits for every bit
@@ -327,7 +334,7 @@ void Executor::clear_gradients() {
   for (const std::vector<GradientRange>& ranges : gradient_ranges_) {
     for (const GradientRange& range : ranges) {
       if (range.set_by_first) continue;
-      zeros[count++] = {memory_.gradients() + range.offset, range.elements};
+      zeros[count++] = {gradients(0) + range.offset, range.elements};
       if (count == zeros.size()) set_to_zero();
     }
   }
@@ -340,8 +347,7 @@ void Executor::begin_group(const Action& action, const Group& group) {
   if (!group.begins || is_clear) return;
   for_each_range(action, [&](const GradientRange& range) {
     if (range.set_by_first) return;
-    device_.zero(memory_.gradients(group.place) + range.offset,
-                 range.elements * static_cast<std::int64_t>(sizeof(float)));
+    device_.zero(gradients(group.place) + range.offset, range.elements * static_cast<std::int64_t>(sizeof(float)));
   });
 }
 
@@ -352,7 +358,7 @@ void Executor::end_group(const Action& action, const Group& group) {
   int place = group.place;
   for (auto bits = static_cast<unsigned>(group.number); (bits & 1U) != 0; bits >>= 1U, --place) {
     for_each_range(action, [&](const GradientRange& range) {
-      device_.add(memory_.gradients(place - 1) + range.offset, memory_.gradients(place) + range.offset, range.elements);
+      device_.add(gradients(place - 1) + range.offset, gradients(place) + range.offset, range.elements);
     });
   }
 }
@@ -366,11 +372,18 @@ void Executor::send(const ActionPlan& plan) {
   const Ring& ring = rank_plan_.rings[static_cast<std::size_t>(plan.output_ring)];
   if (ring.kind != Ring::Kind::send) return;
   RingState& state = rings_[static_cast<std::size_t>(plan.output_ring)];
+  ++state.sent;
   state.tickets[static_cast<std::size_t>(plan.output_slot)] =
       pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), plan.output_bytes);
 }
 
 void Executor::run_alone(const Action& action, float dloss) {
+  if (plan_.request.flushless()) {
+    use_ = ForwardUse::training;
+    dloss_ = dloss;
+    work(action, plan_alone(action));
+    return;
+  }
   const std::vector<Action>& list = plan_.request.schedule.actions(rank_plan_.rank);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool same_op = list[i].op == action.op || (list[i].op == Op::backward && action.op != Op::forward);
@@ -394,7 +407,10 @@ void Executor::rehearse() {
       if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
     }
   };
+  const bool flushless = plan_.request.flushless();
   for (int time = 0; plan_.request.training && time < times_to_rehearse(); ++time) {
+    if (flushless) rehearse_window();
+    if (flushless) continue;
     rehearse_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
   }
   rehearse_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);

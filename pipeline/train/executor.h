@@ -41,6 +41,21 @@ class Executor {
   // 1 / valid targets of the step. Tokens and targets are in memory before.
   // `after_action(i)` is called after action i has been enqueued and its output is on its way.
   void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
+  // Without a flush (Plan::window). The pipe is filled by the window before the first step with `next` alone, goes on
+  // with windows of both, and is empty behind one without `next`.
+  struct Window {
+    std::int64_t step = 0;
+    bool own = true;   // its actions of this step
+    bool next = true;  // its forwards of the step after
+  };
+  void begin_flow();
+  void train_window(float dloss, const Window& window, const std::function<void(std::size_t)>& after_action);
+  void end_flow();
+  // What the actions of a step compute with: memory of RankMemory. Set before the first of them.
+  void set_version(std::int64_t step, const float* values, const void* low) {
+    versions_[static_cast<std::size_t>(step % 2)] = {values, low};
+  }
+
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
   // Runs the list of generation: the logits at `position` of every row of micro-batch 0 arrive in memory.next_logits(),
@@ -73,18 +88,28 @@ class Executor {
 
  private:
   struct StageProgress {
-    int forwards = 0;  // micro-batches done in this step
-    int weights = 0;
+    std::int64_t forwards = 0;  // micro-batches done in this step; without a flush: since the pipe was filled
+    std::int64_t weights = 0;
   };
   struct RingState {
     std::vector<Ticket> tickets;  // per slot
-    int posted = 0;               // receives started in this list
-    int taken = 0;                // messages of this list that were used
-    int expected = 0;             // messages that may be received now: of the list, or of what runs ahead
+    std::int64_t posted = 0;      // receives started in this list
+    std::int64_t taken = 0;       // messages of this list that were used
+    std::int64_t sent = 0;        // in this list
+    std::int64_t expected = 0;    // messages that may be received now: of the list, or of what runs ahead
     int ahead = 0;                // messages that are sent ahead
     std::array<std::vector<std::int64_t>, 3> bytes = {};  // of the messages that each list takes, by ForwardUse
 
     const std::vector<std::int64_t>& of(ForwardUse use) const { return bytes[static_cast<std::size_t>(use)]; }
+    // Of the message with a number: without a flush there are more than the list has.
+    std::int64_t bytes_of(ForwardUse use, std::int64_t message) const {
+      const std::vector<std::int64_t>& all = of(use);
+      return all[static_cast<std::size_t>(message) % all.size()];
+    }
+  };
+  struct Version {
+    const float* values = nullptr;
+    const void* low = nullptr;
   };
 
   // One rank's list, and parallel to it what each action works with.
@@ -110,6 +135,15 @@ class Executor {
   void work(const Action& action, const ActionPlan& plan);
   int times_to_rehearse() const;
   int micro_batches_before(const Action& action) const;
+  bool flows() const { return use_ == ForwardUse::training && plan_.request.flushless(); }
+  std::int64_t step_of_action(const Action& action) const;
+  bool takes_part(const Action& action) const;
+  int batch_place(const Action& action) const;
+  Version version_of(const Action& action) const;
+  ActionPlan with_slots(const Action& action, ActionPlan plan) const;
+  ActionPlan plan_alone(const Action& action) const;
+  void rehearse_window();
+  float* gradients(int place) const;
   // The group of micro-batches (PlanRequest::local_groups) that one belongs to which so many of its stage go before,
   // and where the group's sum is.
   struct Group {
@@ -143,6 +177,8 @@ class Executor {
   std::size_t next_missing_ = 0;           // those before it have arrived
   std::size_t actions_ahead_ = 0;          // of the training list, that may run ahead
   bool is_ahead_ = false;                  // and have
+  Window window_;                          // that runs
+  std::array<Version, 2> versions_;        // of even and of odd steps
   ForwardUse use_ = ForwardUse::training;  // of the list that runs
   float dloss_ = 0;
   std::int64_t first_position_ = 0, position_ = 0;  // of generation

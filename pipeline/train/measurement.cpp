@@ -44,4 +44,21 @@ StepBubble step_bubble(std::span<const RankTimes> ranks) {
   return step;
 }
 
+StepBubble window_bubble(std::span<const RankTimes> ranks) {
+  StepBubble step;
+  double busy = 0, ideal = 0, windows = 0, longest = 0;
+  for (const RankTimes& rank : ranks) {
+    const double window = rank.last_end - rank.first_start;
+    busy += rank.busy;
+    ideal = std::max(ideal, rank.busy);
+    windows += window;
+    longest = std::max(longest, window);
+  }
+  if (windows <= 0) return step;
+  step.makespan = windows / static_cast<double>(ranks.size());
+  step.bubble = 1 - busy / windows;
+  step.bubble_span = 1 - ideal / longest;
+  return step;
+}
+
 }  // namespace train_gpt

@@ -31,5 +31,7 @@ struct StepBubble {
   double bubble_span = 0;  // 1 - ideal / span: ideal = largest busy time, span = largest (last end - first start)
 };
 StepBubble step_bubble(std::span<const RankTimes> ranks);
+// Without a flush, where each rank has its step at another time: makespan is the mean of the ranks' own.
+StepBubble window_bubble(std::span<const RankTimes> ranks);
 
 }  // namespace train_gpt

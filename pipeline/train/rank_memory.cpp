@@ -21,9 +21,11 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   }
   zero(MemoryUse::parameters);  // actions are rehearsed before parameters are known
   zero(MemoryUse::low_parameters);
+  zero(MemoryUse::spare_low_parameters);
   zero(MemoryUse::tokens);  // all losses are read at once, also those that no list computes
   zero(MemoryUse::first_moment);
   zero(MemoryUse::second_moment);
+  zero(MemoryUse::last_update);
   zero_gradients();
 }
 
@@ -56,6 +58,7 @@ void RankMemory::zero(MemoryUse use) {
 
 void RankMemory::zero_gradients() {
   zero(MemoryUse::gradients);
+  zero(MemoryUse::second_gradients);
   zero(MemoryUse::gradient_shards);
   zero(MemoryUse::group_gradients);
 }
@@ -67,6 +70,11 @@ RankMemory::~RankMemory() { release(); }
 void* RankMemory::low_parameters() const {
   void* low = of(MemoryUse::low_parameters);
   return low != nullptr ? low : of(MemoryUse::parameters);
+}
+
+void* RankMemory::spare_low_parameters() const {
+  void* low = of(MemoryUse::spare_low_parameters);
+  return low != nullptr ? low : of(MemoryUse::spare_parameters);
 }
 
 void* RankMemory::cache(const StagePlan& stage) const {

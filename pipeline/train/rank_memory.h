@@ -23,7 +23,13 @@ class RankMemory {
   float* parameters() const { return floats(MemoryUse::parameters); }
   void* low_parameters() const;  // activation precision: in fp32 the parameters themselves
   float* spare_parameters() const { return floats(MemoryUse::spare_parameters); }
+  void* spare_low_parameters() const;  // likewise
   float* gradients() const { return floats(MemoryUse::gradients); }
+  // Those of a step, where two steps have their own (MemoryUse::second_gradients).
+  float* step_gradients(std::int64_t step) const {
+    float* second = floats(MemoryUse::second_gradients);
+    return second != nullptr && step % 2 != 0 ? second : gradients();
+  }
   // The arena of a sum that waits at a place of the tree: 0 is gradients(), the largest is pending_sums().
   float* gradients(int place) const {
     return place == 0 ? gradients()
@@ -50,8 +56,12 @@ class RankMemory {
   double* atom_sums() const { return static_cast<double*>(of(MemoryUse::norms)); }
   AdamWScalars* scalars() const;  // on the device, after the sums
 
+  float* last_update() const { return floats(MemoryUse::last_update); }
+
   // parameters() and spare_parameters() change places.
   void swap_parameters() { std::swap(at(MemoryUse::parameters), at(MemoryUse::spare_parameters)); }
+  void swap_update() { std::swap(at(MemoryUse::spare_parameters), at(MemoryUse::last_update)); }
+  void swap_low_parameters() { std::swap(at(MemoryUse::low_parameters), at(MemoryUse::spare_low_parameters)); }
   void zero_gradients();
   void zero_messages();
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "pipeline/simulate/versions.h"
 #include "pipeline/train/state_file.h"
 
 namespace train_gpt {
@@ -39,6 +40,14 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
     executor_.set_before_action([this](ForwardUse use, std::size_t action) { before_action(use, action); });
   }
   prepare_windows();
+  if (plan_.request.flushless() && plan_.request.training) {
+    flow_.update_at = update_position(plan_.window, groups_.rank());
+    executor_.set_before_action([this](ForwardUse use, std::size_t action) {
+      if (use != ForwardUse::training || action != flow_.update_at) return;
+      settle_window(/*must=*/true);
+      finish_gathers();
+    });
+  }
   set_hooks({}, {});
 }
 
@@ -85,9 +94,20 @@ void Trainer::rehearse() {
 
 // ---- one step -------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Of one step; without a flush there may be room for two.
+MicroBatches of_step(MicroBatches all, const BatchShape& shape) {
+  all.end = std::min(all.end, shape.micro_batches);
+  return all;
+}
+
+}  // namespace
+
 void Trainer::read_batch(Batch& batch, const ReadRow& inputs, const ReadRow& targets) const {
   const BatchShape& shape = plan_.request.batch;
   const auto read = [&](std::vector<std::int32_t>& ids, const ReadRow& read_row, MicroBatches wanted) {
+    wanted = of_step(wanted, shape);
     ids.resize(static_cast<std::size_t>(wanted.count() * shape.micro_batch_tokens()));
     const std::int64_t first_row = (std::int64_t{groups_.replica()} * shape.micro_batches + wanted.first) * shape.rows;
     for (std::int64_t r = 0; r < wanted.count() * shape.rows; ++r) {
@@ -98,17 +118,20 @@ void Trainer::read_batch(Batch& batch, const ReadRow& inputs, const ReadRow& tar
   read(batch.targets, targets, memory_.plan().targets);
 }
 
-void Trainer::load_tokens(const Batch& batch) {
-  const std::int64_t tokens = plan_.request.batch.micro_batch_tokens();
+void Trainer::load_tokens(const Batch& batch, std::int64_t step) {
+  const BatchShape& shape = plan_.request.batch;
+  const std::int64_t tokens = shape.micro_batch_tokens();
   constexpr std::int64_t kId = sizeof(std::int32_t);
   const RankPlan& rank = memory_.plan();
+  const int place = static_cast<int>(step % rank.batches) * shape.micro_batches;
+  const MicroBatches inputs = of_step(rank.tokens, shape), targets = of_step(rank.targets, shape);
   const std::int32_t* ids = batch.inputs.data();
-  for (int mb = rank.tokens.first; mb < rank.tokens.end; ++mb, ids += tokens) {
-    device_.to_device(memory_.tokens(mb), ids, tokens * kId);
+  for (int mb = inputs.first; mb < inputs.end; ++mb, ids += tokens) {
+    device_.to_device(memory_.tokens(place + mb), ids, tokens * kId);
   }
   ids = batch.targets.data();
-  for (int mb = rank.targets.first; mb < rank.targets.end; ++mb, ids += tokens) {
-    device_.to_device(memory_.targets(mb), ids, tokens * kId);
+  for (int mb = targets.first; mb < targets.end; ++mb, ids += tokens) {
+    device_.to_device(memory_.targets(place + mb), ids, tokens * kId);
   }
 }
 
@@ -136,6 +159,7 @@ double Trainer::mean_loss(std::span<const double> losses) const {
 }
 
 StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* next) {
+  if (plan_.request.flushless()) throw std::logic_error("a schedule without a flush has no steps of their own");
   const double begin = monotonic_seconds();
   begin_gathers();
   if (plan_.request.computes && !is_ahead_) load_tokens(batch);
@@ -153,7 +177,9 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
 
 StepResult Trainer::norm_then_update(std::int64_t step) {
   LoweredMarks updating{.issued = device_.mark()};
-  report_step();
+  last_marks_ = executor_.marks();
+  begin_report(rank_times(device_, last_marks_, clock_ahead_ms_));
+  complete_report();
   waits_for_ = kOfAllRanks;
   groups_.world->merge_host(report_);
   waits_for_ = nullptr;
@@ -169,7 +195,9 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
 // begun.
 StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
   LoweredMarks updating{.issued = device_.mark()};
-  report_step();
+  last_marks_ = executor_.marks();
+  begin_report(rank_times(device_, last_marks_, clock_ahead_ms_));
+  complete_report();
   const Ticket merged = groups_.world->start_merge_host(report_);
   updating.begin = device_.mark();
   if (plan_.request.computes) update_ahead(step);
@@ -230,21 +258,24 @@ Trainer::ReportParts Trainer::report_parts() {
   return {all.first(losses), all.subspan(losses, times), all.subspan(losses + times, atoms), all.last(kVotes)};
 }
 
-// The numbers that this rank knows; zeros elsewhere.
-void Trainer::report_step() {
+// The numbers that this rank knows when its list is done; zeros elsewhere.
+void Trainer::begin_report(const RankTimes& times) {
   const ReportParts parts = report_parts();
   std::fill(report_.begin(), report_.end(), 0.0);
-  last_marks_ = executor_.marks();
-  const RankTimes times = rank_times(device_, last_marks_, clock_ahead_ms_);
   times.write(parts.times.subspan(static_cast<std::size_t>(groups_.world->rank()) * RankTimes::kNumbers));
+  if (plan_.request.computes) micro_batch_losses(parts.losses, plan_.step_schedule().actions(groups_.rank()));
+}
+
+// And when its gradients are sums over all ranks that add to them.
+void Trainer::complete_report() {
+  const ReportParts parts = report_parts();
   std::ranges::copy(votes_(), parts.votes.begin());
   if (!plan_.request.computes) return;
-  micro_batch_losses(parts.losses, plan_.request.schedule.actions(groups_.rank()));
   if (shards() ? groups_.is_first_of_mirrored() : groups_.owns_parameters()) {
     const bool own = memory_.plan().gradient_windows.has_value();
     const ArenaLayout& layout = own ? shard_.in_shard : shards() ? shard_.in_arena : memory_.plan().layout;
     gradient_squared_sums(device_, parts.squared_sums, memory_.atom_sums(), host_sums_.data(), layout,
-                          own ? memory_.gradient_shards() : memory_.gradients());
+                          own ? memory_.gradient_shards() : memory_.step_gradients(gradients_of_));
   }
 }
 
@@ -282,12 +313,13 @@ void Trainer::load_scalars(std::int64_t step, float clip) {
 
 OptimizerArenas Trainer::arenas(float* new_values) const {
   const bool low = plan_.request.precision != Precision::fp32;
-  return {.new_values = new_values,
-          .low = low && !has_parts() ? memory_.low_parameters() : nullptr,
-          .m = memory_.first_moment(),
-          .v = memory_.second_moment(),
-          .values = memory_.parameters(),
-          .gradients = memory_.plan().gradient_windows ? memory_.gradient_shards() : memory_.gradients()};
+  return {
+      .new_values = new_values,
+      .low = low && !has_parts() ? memory_.low_parameters() : nullptr,
+      .m = memory_.first_moment(),
+      .v = memory_.second_moment(),
+      .values = memory_.parameters(),
+      .gradients = memory_.plan().gradient_windows ? memory_.gradient_shards() : memory_.step_gradients(gradients_of_)};
 }
 
 // step(arenas, layout) for what this rank updates: all of its tensors, or a section's piece after the other, of which

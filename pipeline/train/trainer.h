@@ -57,6 +57,7 @@ struct StepResult {
   double ms = 0;                     // from the step's start to the end of its update, on this rank
   std::span<const RankTimes> times;  // of every rank of the job; until the next step
   bool redone = false;               // optimistic: the update was rolled back and done again with the true clip factor
+  bool steady = false;               // without a flush: the pipe was full from the end of the step before to its end
   bool skipped = false;              // loss or norm was not finite, so nothing was updated (set_max_skipped)
   Votes votes{};                     // of all ranks, summed (set_votes)
 };
@@ -109,6 +110,20 @@ class Trainer {
   // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
   // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
   StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
+  // Without a flush (PlanRequest::flushless) a step is taken like this, and step() not at all. `next` is the batch of
+  // the step that the caller takes immediately after this one, some of whose forwards run ahead; without it the pipe is
+  // drained, and only then anything else can be done with the trainer. take(step, result) is called for every step
+  // whose numbers are known now: the one before, and without `next` this one, too.
+  using TakeResult = std::function<void(std::int64_t step, const StepResult& result)>;
+  void flow(std::int64_t step, const Batch& batch, const Batch* next, const TakeResult& take);
+  bool flowing() const { return flow_.open; }
+  // Without a flush: the parameters before the newest, which the next step computes with. initialise() and load() make
+  // them equal.
+  void load_previous(const ModelFile& file);
+  void save_previous(const std::string& path);
+  // With PlanRequest::error_feedback, likewise: the update of the last step, negative.
+  void load_update(const ModelFile& file);
+  void save_update(const std::string& path);
   // So many steps whose loss or norm is not finite update nothing instead.
   void set_max_skipped(std::int64_t steps) { skips_left_ = steps; }
   // Asked at the end of each step for this rank's votes.
@@ -154,7 +169,7 @@ class Trainer {
   void load_zeros();
   void rehearse();
   void rehearse_reductions();
-  void load_tokens(const Batch& batch);
+  void load_tokens(const Batch& batch, std::int64_t step = 0);
   float dloss() const;
   StepResult norm_then_update(std::int64_t step);
   StepResult norm_behind_update(std::int64_t step, const Batch& next);
@@ -162,7 +177,8 @@ class Trainer {
   double mean_loss(std::span<const double> losses) const;
   struct ReportParts;
   ReportParts report_parts();
-  void report_step();
+  void begin_report(const RankTimes& times);
+  void complete_report();
   StepResult read_report(std::int64_t step);
   std::string non_finite_number(std::span<const double> losses, std::span<const double> squared_sums) const;
   void require_finite_loss(double loss);
@@ -184,6 +200,17 @@ class Trainer {
   void finish_reduction(std::size_t index);
   void finish_reductions();
   void issue_gathers();
+  // Without a flush, see trainer_flow.cpp.
+  void fill(std::int64_t step, const Batch& batch);
+  void close_window(std::int64_t step, bool steady);
+  void settle_window(bool must);
+  bool gradients_are_reduced(bool must);
+  void take_window_step(std::int64_t step, double norm);
+  void correct_window_step(std::int64_t step);
+  void keep_version(std::int64_t step);
+  void save_arena(const std::string& path, const float* values);
+  void hand_out(const TakeResult& take);
+  void copy_to_previous();
   void before_action(ForwardUse use, std::size_t action);
   void await_needed(std::size_t action);
   void gather_for(const std::vector<Gathering>& list, std::size_t action);
@@ -242,7 +269,25 @@ class Trainer {
   std::vector<double> host_sums_;  // of the atoms that this rank owns
   std::int64_t atoms_ = 0;         // of the model
   bool is_ahead_ = false;          // the next step has begun
-  std::vector<double> report_;     // what ranks tell each other after a step: losses, times, norms
+  std::int64_t gradients_of_ = 0;  // the step whose gradients are reduced and applied
+  // Without a flush. The step whose window has ended and whose update has not been made waits beside the window of the
+  // next one.
+  struct Flow {
+    bool open = false;          // the pipe is not empty
+    double window_begin_s = 0;  // of the window that runs
+    double last_end_ms = 0;     // of its last action on this rank, in the window before
+    std::int64_t waiting = -1;  // step; -1: none waits
+    bool merging = false;       // its report is on its way
+    bool has_update = false;    // RankMemory::last_update is one
+    bool is_taken = false;      // its update is made, ahead of its norm
+    Ticket merged = 0;
+    std::size_t update_at = 0;  // actions of a window before the update by the step before it
+    LoweredMarks updating;
+    StepResult result;            // of the last step that was settled
+    std::int64_t result_of = -1;  // step; -1: handed out
+  };
+  Flow flow_;
+  std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
   std::vector<RankTimes> times_;
   std::vector<ActionMarks> last_marks_;
   double clock_ahead_ms_ = 0;

@@ -11,11 +11,13 @@ namespace train_gpt {
 void Trainer::initialise(std::uint64_t seed) {
   initialise_arena(device_, memory_.parameters(), plan_.request.model, held(), seed);
   refresh_low_parameters();
+  copy_to_previous();
 }
 
 void Trainer::load(const ModelFile& file) {
   file.read_arena(device_, memory_.parameters(), held());
   refresh_low_parameters();
+  copy_to_previous();
 }
 
 void Trainer::load_moments(const OptimizerFile& file) {

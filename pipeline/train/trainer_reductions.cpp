@@ -79,7 +79,7 @@ void Trainer::issue(std::size_t index) {
   Communicator* replicas = groups_.replicas.get();
   const auto gradients = [&] {
     const auto at = static_cast<std::size_t>(action.section);
-    return memory_.gradients() +
+    return memory_.step_gradients(gradients_of_) +
            (rank.gradient_windows ? rank.gradient_windows->offsets[at] : rank.sections[at].offset);
   };
   const auto all_reduce = [&](Communicator* group, float* values, std::int64_t elements) {
@@ -112,7 +112,7 @@ void Trainer::issue(std::size_t index) {
           all_reduce(pair, own.values, own.elements);
         } else {
           const ElementRange range = wte_range(plan_.request.model, rank.layout, sum.first_shard, sum.last_shard);
-          all_reduce(pair, memory_.gradients() + range.offset, range.elements);
+          all_reduce(pair, memory_.step_gradients(gradients_of_) + range.offset, range.elements);
         }
       }
       break;

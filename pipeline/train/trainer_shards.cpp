@@ -34,7 +34,7 @@ Trainer::OwnGradients Trainer::own_gradients(int index) const {
   const ElementRange piece = own_piece(section(index));
   float* values = memory_.plan().gradient_windows
                       ? memory_.gradient_shards() + shard_.places[static_cast<std::size_t>(index)]
-                      : memory_.gradients() + piece.offset;
+                      : memory_.step_gradients(gradients_of_) + piece.offset;
   return {values, piece.elements};
 }
 
@@ -52,7 +52,9 @@ void Trainer::keep_own_gradients(int index) {
 // Of shards of wte whose embedding and head both live here.
 void Trainer::sum_tied_gradients_here() {
   const RankPlan& rank = memory_.plan();
-  if (!rank.gradient_windows) return sum_tied_gradients(device_, rank.layout, memory_.gradients());
+  if (!rank.gradient_windows) {
+    return sum_tied_gradients(device_, rank.layout, memory_.step_gradients(gradients_of_));
+  }
   for (std::size_t head = 0; head < rank.sections.size(); ++head) {
     if (rank.sections[head].has_parameters) continue;
     const auto embedding = std::ranges::find_if(rank.sections, [&](const Section& one) {

@@ -8,6 +8,7 @@
 // Launches: what a layer and a step's end take. Prints `N passed, N failed` on rank 0.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -22,6 +23,7 @@
 #include "kernels/cuda/staged_communicator.h"
 #include "model/checkpoint.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/train/trainer.h"
 #include "test/golden_formula.h"
 #include "test/pipeline/train/training_runs.h"
@@ -89,8 +91,8 @@ class Sweep {
   Settings settings_;
   std::map<Precision, std::unique_ptr<Device>> devices_;
   std::unique_ptr<Communicator> world_;
-  // By precision, micro-batches, groups, clip, vocabulary and layers.
-  std::map<std::tuple<Precision, int, int, double, std::int64_t, std::int64_t>, Outcome> references_;
+  // By precision, micro-batches, groups, clip, vocabulary, layers, and whether gradients are a step old.
+  std::map<std::tuple<Precision, int, int, double, std::int64_t, std::int64_t, bool>, Outcome> references_;
   int passed_ = 0;
   int failed_ = 0;
 };
@@ -131,11 +133,12 @@ Outcome Sweep::run_case(const Run& run, Precision precision, bool staged, bool& 
 }
 
 const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
-  Outcome& reference =
-      references_[{precision, run.micro_batches * run.replicas, run.groups, run.grad_clip, run.vocab, run.layers}];
+  const bool delayed = is_flushless(run.schedule);
+  Outcome& reference = references_[{precision, run.micro_batches * run.replicas, run.groups, run.grad_clip, run.vocab,
+                                    run.layers, delayed}];
   if (reference.hash.empty()) {
     Run alone = run;
-    alone.schedule = "gpipe";
+    alone.schedule = delayed ? run.schedule : "gpipe";
     alone.ranks = alone.replicas = 1;
     alone.micro_batches = run.micro_batches * run.replicas;
     alone.chunks = 0;
@@ -181,8 +184,8 @@ struct Case {
     result.chunks = chunks;
     result.zero = zero;
     result.micro_batches = (schedule == "dualpipe" ? 2 * ranks : micro_batches) / replicas;
-    result.groups = schedule == "dualpipe" ? 2 : replicas;  // of the whole step
-    result.steps = steps;
+    result.groups = schedule == "dualpipe" ? 2 : replicas;               // of the whole step
+    result.steps = is_flushless(schedule) ? std::max(steps, 4) : steps;  // to have some with a full pipe
     result.optimistic = optimistic;
     result.grad_clip = clip;
     result.layers = layers;
@@ -213,6 +216,9 @@ std::vector<Case> cases(bool full) {
       all.push_back({.schedule = "zb-h1", .staged = staged, .optimistic = true, .clip = clip});
     }
   }
+  for (const int p : {1, 2, 4}) all.push_back({.schedule = "2bw", .ranks = p});
+  all.push_back({.schedule = "2bw", .ranks = 2, .replicas = 2});
+  all.push_back({.schedule = "2bw", .ranks = 4, .staged = true});
   all.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
   all.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .zero = 1});
   all.push_back({.schedule = "breadth-first", .ranks = 2, .replicas = 2, .chunks = 4, .zero = 2});

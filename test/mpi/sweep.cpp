@@ -26,6 +26,7 @@
 #include "kernels/cpu/mpi_communicator.h"
 #include "kernels/injected_delays.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 #include "test/mpi/communicator_cases.h"
 #include "test/pipeline/train/training_runs.h"
 
@@ -99,6 +100,27 @@ std::vector<Run> stored_heads_and_replicas(const Settings& settings) {
     run.replicas = 4;
     run.groups = 4;
     all.push_back(run);
+  }
+  return all;
+}
+
+// Without a flush: as many micro-batches as run ahead, a few more, and twice the ranks.
+std::vector<Run> without_a_flush(const Settings& settings) {
+  std::vector<Run> all;
+  if (settings.optimistic) return all;
+  for (const std::string& name : flushless_names()) {
+    for (const int p : {2, 3, 4, kMostRanks}) {
+      for (int m = std::max(1, p - 1); m <= 2 * p; m += settings.full ? 1 : p) {
+        Run run;
+        run.schedule = name;
+        run.ranks = p;
+        run.micro_batches = m;
+        run.steps = settings.full ? 20 : 5;
+        run.validate_every = 3;
+        run.groups = 1;
+        all.push_back(run);
+      }
+    }
   }
   return all;
 }
@@ -184,6 +206,7 @@ std::vector<Run> cases(const Settings& settings) {
     }
   }
   for (const Run& run : stored_heads_and_replicas(settings)) all.push_back(run);
+  for (const Run& run : without_a_flush(settings)) all.push_back(run);
   for (const Run& run : edges_of_shards(settings)) {
     if (!settings.optimistic) all.push_back(run);
   }
@@ -195,11 +218,12 @@ std::vector<Run> cases(const Settings& settings) {
 class OneRank {
  public:
   const Outcome& outcome(const Run& run) {
+    const bool delayed = is_flushless(run.schedule);
     Outcome& known = known_[{run.micro_batches * run.replicas, run.groups, run.layers, run.hidden, run.steps, run.tied,
-                             run.optimizer, run.validate_every}];
+                             run.optimizer, run.validate_every, delayed}];
     if (!known.hash.empty()) return known;
     Run reference = run;
-    reference.schedule = "gpipe";
+    reference.schedule = delayed ? run.schedule : "gpipe";
     reference.ranks = 1;
     reference.chunks = 0;
     reference.head = HeadForm::streamed;
@@ -212,7 +236,7 @@ class OneRank {
   }
 
  private:
-  std::map<std::tuple<int, int, std::int64_t, std::int64_t, int, bool, OptimizerKind, int>, Outcome> known_;
+  std::map<std::tuple<int, int, std::int64_t, std::int64_t, int, bool, OptimizerKind, int, bool>, Outcome> known_;
 };
 
 // Counts cases and says how far it is. A case that hangs ends the program with its name.

@@ -26,7 +26,7 @@ $(BUILD)/mutants/$(1)/bin/test_mpi: $(call objects,test/mpi) $(BUILD)/test/pipel
 $(BUILD)/mutants/$(1)/bin/train_gpt: $(BUILD)/train_gpt.o $$(CUDA_OBJECTS) $(BUILD)/mutants/$(1)/library.a
 	@mkdir -p $$(@D) && $$(CXX) $$(CXXFLAGS_ALL) $$^ -o $$@ $$(CUDA_LIBS) $$(NCCL_LIBS) $$(LDLIBS_ALL)
 # No patsubst: its % would be the stem of this rule.
-$(BUILD)/mutants/$(1)/bin/test_%: $$$$(addprefix $(BUILD)/,$$$$(subst .cpp,.o,$$$$(wildcard test/$$$$*/*.cpp test/$$$$*/*/*.cpp))) $(TIME_LIMIT) $$$$(if $$$$(filter $(COUNTING),$$$$*),$(BUILD)/test/counted_allocations.o) $(BUILD)/mutants/$(1)/library.a $$$$(if $$$$(filter commands,$$$$*),$$(CUDA_OBJECTS))
+$(BUILD)/mutants/$(1)/bin/test_%: $$$$(addprefix $(BUILD)/,$$$$(subst .cpp,.o,$$$$(wildcard test/$$$$*/*.cpp test/$$$$*/*/*.cpp))) $$$$(if $$$$(filter pipeline,$$$$*),$(BUILD)/test/model/stage_chain.o) $(TIME_LIMIT) $$$$(if $$$$(filter $(COUNTING),$$$$*),$(BUILD)/test/counted_allocations.o) $(BUILD)/mutants/$(1)/library.a $$$$(if $$$$(filter commands,$$$$*),$$(CUDA_OBJECTS))
 	@mkdir -p $$(@D) && $$(CXX) $$(CXXFLAGS_ALL) $$(filter %.o,$$^) $(BUILD)/mutants/$(1)/library.a -o $$@ -lgtest -lgtest_main $$(if $$(filter commands,$$*),$$(CUDA_LIBS) $$(NCCL_LIBS)) $$(LDLIBS_ALL)
 # The suites that this list asks for, and the program where one of them runs it.
 MUTANT_BINARIES_$(1) := $$(sort $$(shell sed -n 's/^suite: \([a-z_]*\).*/\1/p' $(2)))

@@ -153,6 +153,32 @@ TEST(Memory, PlannedIsAllocatedIsUsedUnderEverySchedule) {
   }
 }
 
+TEST(Memory, PlannedIsAllocatedIsUsedWithoutAFlush) {
+  using Case = std::pair<int, int>;
+  for (const auto& [p, m] : {Case{1, 1}, {1, 3}, {2, 1}, {2, 4}, {3, 3}, {4, 3}, {4, 8}}) {
+    const auto expect_exact = [&, p = p, m = m](const std::string& mode,
+                                                const std::function<void(TrainingRun&)>& change) {
+      TrainingRun run{.schedule = "2bw",
+                      .ranks = p,
+                      .micro_batches = m,
+                      .steps = 4,
+                      .validate_every = 2,
+                      .heads = 2,
+                      .hidden = 128};
+      change(run);
+      train(watched(run, describe(run) + ", " + mode));
+    };
+    expect_exact("as it is", [](TrainingRun&) {});
+    expect_exact("corrected", [](TrainingRun& run) { run.error_feedback = true; });
+    expect_exact("one buffer of gradients", [](TrainingRun& run) {
+      run.tied = false;
+      run.grad_clip = 0;
+      run.gradient_buffers = 1;
+    });
+    if (m >= 2 * (p - 1)) expect_exact("twice as far ahead", [](TrainingRun& run) { run.warmup_factor = 2; });
+  }
+}
+
 TEST(Memory, PlannedIsAllocatedIsUsedInEveryMode) {
   for (const char* schedule : {"1f1b", "zb-h2", "interleaved-zb", "zb-v", "dualpipe"}) {
     for (const int p : {2, 4}) {

@@ -113,6 +113,27 @@ TEST(TwoBufferedWeights, ClippingIsFree) {
   }
 }
 
+// What a rank runs for a step in the middle: as many actions as a step has, of which w(p-1-r) are forwards of the next.
+TEST(TwoBufferedWeights, AWindowIsAStepOfARank) {
+  for (const int w : {1, 2}) {
+    const Schedule schedule = two_bw(4, 7, w, 8);
+    const Schedule window = window_of(schedule);
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::vector<Action>& list = window.actions(rank);
+      EXPECT_EQ(list.size(), 14U);
+      EXPECT_EQ(list.back(), (Action{.op = Op::backward, .stage = rank, .micro_batch = 6}));
+      const auto ahead = std::ranges::count_if(list, [](const Action& one) { return one.micro_batch >= 7; });
+      EXPECT_EQ(ahead, w * (3 - rank));
+      EXPECT_EQ(update_position(window, rank), static_cast<std::size_t>(2 * (7 - w * (3 - rank))));
+    }
+    const Simulation step = simulate_step(schedule, stage_costs({}, schedule.placement));
+    EXPECT_NEAR(step.makespan, 21, 1e-9);
+    EXPECT_NEAR(step.bubble, 0, 1e-9);
+    EXPECT_EQ(step.intervals[1].size(), 14U);
+    EXPECT_DOUBLE_EQ(step.busy[2], 21);
+  }
+}
+
 TEST(TwoBufferedWeights, NeedsAsManyMicroBatchesAsRankZeroRunsAhead) {
   EXPECT_REFUSED(two_bw(4, 2), "--micro-batches 2", "4 stages", "at least 3");
   EXPECT_REFUSED(two_bw(4, 5, 2), "--micro-batches 5", "--warmup-factor 2", "at least 6");

@@ -8,17 +8,17 @@
 #include "kernels/injected_delays.h"
 #include "kernels/local_communicator.h"
 #include "pipeline/schedule/catalog.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/train/trainer.h"
 
 namespace train_gpt::test {
-namespace {
-
-constexpr std::int64_t kSeqLen = 16;
 
 std::int32_t token(std::int64_t vocab, std::int64_t step, std::int64_t row, std::int64_t position) {
   const std::int64_t mixed = (step * 1000003 + row * 7919 + position) * 2654435761;
   return static_cast<std::int32_t>((mixed >> 7) % vocab);
 }
+
+namespace {
 
 void read_batch(Batch& batch, const Trainer& trainer, std::int64_t vocabulary, std::int64_t step) {
   // Captures of 16 bytes, which std::function holds without allocating.
@@ -52,8 +52,16 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
                    .micro_batches = run.micro_batches,
                    .replicas = run.replicas,
                    .groups = run.groups};
-  request.schedule = make_schedule(
-      {.name = run.schedule, .ranks = run.ranks, .micro_batches = run.micro_batches, .chunks = run.chunks});
+  if (is_flushless(run.schedule)) {
+    request.schedule = make_schedule(FlushlessRequest{.name = run.schedule,
+                                                      .ranks = run.ranks,
+                                                      .micro_batches = run.micro_batches,
+                                                      .warmup_factor = run.warmup_factor,
+                                                      .steps = kPlannedSteps});
+  } else {
+    request.schedule = make_schedule(
+        {.name = run.schedule, .ranks = run.ranks, .micro_batches = run.micro_batches, .chunks = run.chunks});
+  }
   if (run.groups == 0) request.batch.groups = run.replicas * request.directions();
   request.partition =
       run.partition.empty() ? uniform_partition(model, request.schedule.placement.depth()) : run.partition;
@@ -63,6 +71,8 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.zero = run.zero;
+  request.gradient_buffers = run.gradient_buffers;
+  request.error_feedback = run.error_feedback;
   request.precision = device.precision();
   request.head_chunks = device.head_chunks();
   request.workspace_bytes = device.workspace_bytes(run.rows, kSeqLen, model.hidden, model.heads, model.padded_vocab());
@@ -82,6 +92,8 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   } else {
     trainer.load(ModelFile(run.resume_from + "/model.bin"));
     trainer.load_moments(OptimizerFile(run.resume_from + "/optimizer.bin"));
+    if (request.flushless()) trainer.load_previous(ModelFile(run.resume_from + "/previous.bin"));
+    if (request.error_feedback) trainer.load_update(ModelFile(run.resume_from + "/update.bin"));
   }
   trainer.open();
   auto random = std::mt19937_64(static_cast<std::uint64_t>(world.rank()) + 1);
@@ -105,10 +117,19 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
     const bool validates_next = run.validate_every > 0 && (step + 1) % run.validate_every == 0;
     read_batch(batch, trainer, run.vocab, step);
     read_batch(next, trainer, run.vocab, step + 1);
-    const StepResult result = trainer.step(step, batch, step + 1 < end && !validates_next ? &next : nullptr);
-    outcome.redone += result.redone ? 1 : 0;
-    outcome.losses.push_back(result.loss);
-    outcome.norms.push_back(result.grad_norm);
+    const auto take = [&](std::int64_t, const StepResult& result) {
+      outcome.redone += result.redone ? 1 : 0;
+      outcome.steady += result.steady ? 1 : 0;
+      outcome.losses.push_back(result.loss);
+      outcome.norms.push_back(result.grad_norm);
+    };
+    const bool drains = run.drain_every > 0 && (step + 1) % run.drain_every == 0;
+    const Batch* const ahead = step + 1 < end && !validates_next && !drains ? &next : nullptr;
+    if (request.flushless()) {
+      trainer.flow(step, batch, ahead, take);
+    } else {
+      take(step, trainer.step(step, batch, ahead));
+    }
     if (run.hash_every_step) outcome.hashes.push_back(trainer.parameter_hash());
     if (after_step) after_step(step);
   }
@@ -117,6 +138,8 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   if (!run.save_to.empty()) {
     trainer.save(run.save_to + "/model.bin", Precision::fp32);
     trainer.save_moments(run.save_to + "/optimizer.bin");
+    if (request.flushless()) trainer.save_previous(run.save_to + "/previous.bin");
+    if (request.error_feedback) trainer.save_update(run.save_to + "/update.bin");
   }
   return outcome;
 }

@@ -26,6 +26,10 @@ struct Run {
   std::int64_t rows = 1;
   int groups = 0;  // of the whole step; 0: one per replica and direction
   int zero = 0;    // --zero
+  int warmup_factor = 1;
+  int gradient_buffers = 2;
+  bool error_feedback = false;  // --delay-correction
+  int drain_every = 0;          // without a flush: empties the pipe every so many steps; 0: at the end alone
   int threads = 1;
   Partition partition = {};  // empty: uniform
   HeadForm head = HeadForm::streamed;
@@ -53,6 +57,10 @@ struct Run {
   std::function<void(Trainer&)> after_training = {};
 };
 
+inline constexpr std::int64_t kSeqLen = 16;
+// The id at a position of a row of the step's batch; targets are those of the next position.
+std::int32_t token(std::int64_t vocab, std::int64_t step, std::int64_t row, std::int64_t position);
+
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> norms;
@@ -60,6 +68,7 @@ struct Outcome {
   std::string hash;
   std::vector<std::string> hashes = {};  // behind every step, with Run::hash_every_step
   int redone = 0;                        // optimistic steps that were taken back
+  int steady = 0;                        // steps with a full pipe
   // Of the numbers; how they came about does not count.
   bool operator==(const Outcome& other) const {
     return losses == other.losses && norms == other.norms && validation == other.validation && hash == other.hash &&

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""The table of docs/flushless.md: schedules with and without a flush on the timed device, where every action takes the
+time that it is given and messages are real. Per schedule what a step takes and how long its ranks are idle, beside the
+prediction: of the median step, or the median of the steps with a full pipe.
+
+    scripts/measure_flushless.py [--program ./train_gpt] [--steps 10] [--forward 20]
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+# p, m, --warmup-factor of 2bw, hop as a fraction of F
+CASES = [(4, 4, 1, 0.0), (4, 4, 1, 0.01), (4, 8, 2, 0.1), (8, 8, 1, 0.0), (8, 8, 1, 0.01), (8, 16, 2, 0.1)]
+SCHEDULES = ["1f1b", "zb-h1", "zb-v", "2bw"]
+
+
+def run(options, p, m, factor, hop, schedule):
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mpirun", "-n", str(p), options.program, "train", "--device", "timed", "--layers", str(2 * p)]
+        command += ["--heads", "2", "--hidden", "32", "--vocab", "257", "--seq-len", "16", "--micro-batch-size", "1"]
+        command += ["--micro-batches", str(m), "--steps", str(options.steps), "--schedule", schedule]
+        command += ["--quiet", "--output", folder + "/run"]
+        for cost in ("forward", "input", "weight"):
+            command += [f"--cost-{cost}", str(options.forward)]
+        command += ["--cost-comm", str(hop * options.forward)]
+        if schedule == "2bw":
+            command += ["--warmup-factor", str(factor)]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        if finished.returncode != 0:
+            sys.exit(f"{' '.join(command)}\n{finished.stdout}{finished.stderr}")
+        lines = pathlib.Path(folder + "/run/log.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    plan = next(event for event in events if event["event"] == "plan")
+    predicted = (plan["step_ms_predicted"], plan["bubble_predicted"])
+    steady = [event for event in events if event["event"] == "steady"]
+    if steady:
+        return (steady[0]["period_ms"], steady[0]["bubble"]) + predicted
+    steps = [event for event in events if event["event"] == "step"][1:]
+    times = (statistics.median(event["ms"] for event in steps), statistics.median(event["bubble"] for event in steps))
+    return times + predicted
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="./train_gpt")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--forward", type=float, default=20, help="milliseconds of F, I and W each")
+    options = parser.parse_args()
+    print("| p | m | w | hop / F | schedule | ms per step | predicted | bubble | predicted |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for p, m, factor, hop in CASES:
+        for schedule in SCHEDULES:
+            ms, bubble, ms_predicted, bubble_predicted = run(options, p, m, factor, hop, schedule)
+            w = factor if schedule == "2bw" else ""
+            print(f"| {p} | {m} | {w} | {hop:g} | {schedule} | {ms:.1f} | {ms_predicted:.1f} | {100 * bubble:.2f}% "
+                  f"| {100 * bubble_predicted:.2f}% |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
