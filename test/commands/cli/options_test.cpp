@@ -53,8 +53,10 @@ TEST(Options, EveryOptionChangesSomething) {
     options.command = spec.belongs_to(Command::simulate) ? Command::simulate : Command::train;
     const Options before = options;
     std::string changed;
-    for (const char* text : {"", "1", "2", "7", "0.5", "false", "d12", "linear", "optimistic", "muon", "spectral",
-                             "replicas", "cpu", "fp32", "span", "gpipe", "uniform", "auto", "300"}) {
+    for (const char* text : {"",         "1",      "2",          "7",    "0.5",      "false",
+                             "d12",      "linear", "optimistic", "muon", "spectral", "error-feedback",
+                             "replicas", "cpu",    "fp32",       "span", "gpipe",    "uniform",
+                             "auto",     "300"}) {
       try {
         spec.set(options, OptionValue(spec.name, text));
         changed = text;
@@ -326,7 +328,7 @@ TEST(OptionsRefused, NamesThatAreNotKnown) {
   EXPECT_REFUSED(parse("--device gpu"), "--device: 'gpu'", "auto, cpu, cuda or timed");
   EXPECT_REFUSED(parse("--precision fp23"), "--precision", "did you mean fp32?");
   EXPECT_REFUSED(parse("--lr-schedule cosin"), "--lr-schedule", "cosin", "constant, cosine, linear");
-  EXPECT_REFUSED(parse("--schedule 1b1f"), "--schedule: '1b1f'", "did you mean 1f1b?", "or auto");
+  EXPECT_REFUSED(parse("--schedule 1b1f"), "--schedule: '1b1f'", "did you mean 1f1b?", "auto or 2bw");
   EXPECT_REFUSED(parse("--model d7"), "d7", "d6", "d48");
 }
 
