@@ -116,7 +116,7 @@ class Candidates {
 
 // Simulated steps are paid for by the action.
 int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 6'000'000;
+  constexpr std::size_t kActions = 10'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
   return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
@@ -255,6 +255,10 @@ std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cut
 // lists, which other orders do not have; they want ranks that all have as much to do.
 std::vector<Choice> starts_for_search(const ChoiceRequest& request, const Choice& named, FastestCuts& cuts) {
   std::vector<Choice> starts = {named};
+  // With long lists one search takes seconds.
+  constexpr std::int64_t kShort = 4000;  // actions
+  const Schedule& schedule = named.plan.request.schedule;
+  if (std::int64_t{3} * schedule.placement.depth() * schedule.micro_batches > kShort) return starts;
   const Placement& placement = named.plan.request.schedule.placement;
   const auto cut = cuts.find({placement.kind, placement.chunks});
   if (cut == cuts.end() || !cut->second || cut->second->partition == named.plan.request.partition) return starts;

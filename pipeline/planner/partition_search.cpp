@@ -313,8 +313,8 @@ class Refinement {
 
   // Downhill, then again and again from near the best: a few units elsewhere, and downhill.
   Partition run(bool once) {
-    descend(best_, best_ms_, best_.size());
     const std::size_t depth = best_.size();
+    descend(best_, best_ms_, depth <= kFew ? depth : kNear);
     while (left_ > 0 && depth > 1 && !once) {
       Partition trial = best_;
       for (std::size_t moves = 2 + below(3); moves > 0; --moves) move(trial, below(depth), below(depth));
@@ -332,6 +332,7 @@ class Refinement {
  private:
   static constexpr double kWorthIt = 1e-6;
   static constexpr std::size_t kNear = 2;
+  static constexpr std::size_t kFew = 16;  // stages of which all pairs are looked at
 
   std::size_t below(std::size_t n) { return scattered(random_ += kGoldenRatio) % n; }
 
