@@ -25,7 +25,7 @@ check() {
 check 10 '^auto +4 +12351\.75 ' simulate --stages 256 --micro-batches 4096 --schedule auto
 check 10 '1f1b +1 +3000021 ' simulate --stages 8 --micro-batches 1000000 --schedule all
 for m in 8 64; do
-  check 5 '^predicted [0-9.]+ ms per step' plan --stages 16 --model d12 --vocab 50257 --train-data none --micro-batches $m \
+  check $((m == 8 ? 5 : 15)) '^predicted [0-9.]+ ms per step' plan --stages 16 --model d12 --vocab 50257 --train-data none --micro-batches $m \
     --schedule auto
 done
 

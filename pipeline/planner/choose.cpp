@@ -116,7 +116,7 @@ class Candidates {
 
 // Simulated steps are paid for by the action.
 int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 10'000'000;
+  constexpr std::size_t kActions = 6'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
   return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
