@@ -334,7 +334,7 @@ double Sweep::golden_loss_difference(const std::string& path, const std::string&
     PlanRequest request;
     request.model = file.config();
     request.batch = {.rows = 1, .seq_len = golden::kSeqLen, .micro_batches = static_cast<int>(golden::kRows)};
-    request.schedule = make_schedule({.name = schedule, .ranks = p, .micro_batches = request.batch.micro_batches});
+    request.schedule = make_schedule(ScheduleRequest{.name = schedule, .ranks = p, .micro_batches = request.batch.micro_batches});
     request.partition = uniform_partition(request.model, request.schedule.placement.depth());
     request.head_chunks = device.head_chunks();
     request.workspace_bytes = device.workspace_bytes(1, golden::kSeqLen, request.model.hidden, request.model.heads,
