@@ -213,6 +213,7 @@ StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
     executor_.take_back();
     finish_gathers();
     memory_.swap_parameters();
+    refresh_low_parameters();  // the update had written them, too
   } else {
     result.redone = !settle(step, result.grad_norm);
   }
