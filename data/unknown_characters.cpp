@@ -4,9 +4,7 @@
 #include <pcre2.h>
 
 #include <array>
-#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <vector>
 
 #include "data/split_pattern.h"
@@ -64,14 +62,9 @@ std::string unicode_version() {
 
 void UnknownCharacters::look_at(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    // Eight ASCII bytes at a time, since most of most texts is that.
-    std::uint64_t eight = 0;
-    if (at + sizeof eight <= text.size()) {
-      std::memcpy(&eight, text.data() + at, sizeof eight);
-      if ((eight & 0x8080808080808080U) == 0) {
-        at += sizeof eight;
-        continue;
-      }
+    if (begins_with_eight_ascii(text.substr(at))) {
+      at += 8;
+      continue;
     }
     const std::string_view character = text.substr(at, utf8_character(text.substr(at, 4)));
     const char32_t c = code_point(character);

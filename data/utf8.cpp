@@ -43,17 +43,19 @@ std::size_t utf8_character(std::string_view text) {
   return length;
 }
 
+bool begins_with_eight_ascii(std::string_view text) {
+  std::uint64_t eight = 0;
+  if (text.size() < sizeof eight) return false;
+  std::memcpy(&eight, text.data(), sizeof eight);
+  return (eight & 0x8080808080808080U) == 0;
+}
+
 std::size_t utf8_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
-    // Eight ASCII bytes at a time, since most texts are mostly ASCII.
-    std::uint64_t eight = 0;
-    if (at + sizeof eight <= text.size()) {
-      std::memcpy(&eight, text.data() + at, sizeof eight);
-      if ((eight & 0x8080808080808080U) == 0) {
-        at += sizeof eight;
-        continue;
-      }
+    if (begins_with_eight_ascii(text.substr(at))) {
+      at += 8;
+      continue;
     }
     const std::size_t length = utf8_character(text.substr(at, 4));
     if (length == 0) break;

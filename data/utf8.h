@@ -10,6 +10,9 @@ namespace train_gpt {
 // Bytes of the character that `text` begins with, 1 to 4; 0 if it begins with none.
 std::size_t utf8_character(std::string_view text);
 
+// True if `text` begins with eight ASCII bytes, as most texts do at most places: they are passed over at once.
+bool begins_with_eight_ascii(std::string_view text);
+
 // Bytes of the longest prefix of `text` that is UTF-8.
 std::size_t utf8_prefix(std::string_view text);
 

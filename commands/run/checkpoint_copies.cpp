@@ -6,14 +6,19 @@
 
 namespace train_gpt {
 
-void add_copies(Plan& plan) {
-  for (RankPlan& rank : plan.ranks) rank.copy_bytes = copy_bytes_of(plan.request, rank, /*replica=*/0);
-}
+namespace {
 
+// The most that a rank's copy takes.
 std::int64_t largest_copy(const Plan& plan) {
   std::int64_t most = 0;
   for (const RankPlan& rank : plan.ranks) most = std::max(most, copy_bytes_of(plan.request, rank, /*replica=*/0));
   return most;
+}
+
+}  // namespace
+
+void add_copies(Plan& plan) {
+  for (RankPlan& rank : plan.ranks) rank.copy_bytes = copy_bytes_of(plan.request, rank, /*replica=*/0);
 }
 
 bool copies_fit(const Plan& plan, std::int64_t limit) {

@@ -11,9 +11,6 @@ namespace train_gpt {
 // Gives the copy of its state to each rank of the plan that writes checkpoints.
 void add_copies(Plan& plan);
 
-// The most that a rank's copy takes.
-std::int64_t largest_copy(const Plan& plan);
-
 // True where every rank has room for plan and copy within `limit` bytes (0: no limit). Never without a flush, where a
 // checkpoint holds two sets of parameters.
 bool copies_fit(const Plan& plan, std::int64_t limit);
