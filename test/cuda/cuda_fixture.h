@@ -57,6 +57,22 @@ class LowBuffer {
   void* data_ = nullptr;
 };
 
+// The scalars that an optimizer step reads from device memory.
+class Scalars {
+ public:
+  Scalars(Device& device, const AdamWScalars& values) : device_(device), data_(device.allocate(sizeof(AdamWScalars))) {
+    device.to_device(data_, &values, sizeof values);
+  }
+  ~Scalars() { device_.release(data_); }
+  Scalars(const Scalars&) = delete;
+  Scalars& operator=(const Scalars&) = delete;
+  operator const AdamWScalars*() const { return static_cast<const AdamWScalars*>(data_); }  // NOLINT
+
+ private:
+  Device& device_;
+  void* data_;
+};
+
 class Tokens {
  public:
   Tokens(Device& device, const std::vector<std::int32_t>& values) : device_(device) {

@@ -22,22 +22,7 @@ struct Operation {
 
 Floats nothing(std::int64_t n) { return Floats(static_cast<std::size_t>(n), NAN); }
 
-// The scalars that an AdamW step reads from device memory.
-class Scalars {
- public:
-  explicit Scalars(Device& device) : device_(device), data_(device.allocate(sizeof(AdamWScalars))) {
-    const AdamWScalars values{1e-3F, 1 - 0.81F, 1 - 0.9025F, 0.7F};
-    device.to_device(data_, &values, sizeof values);
-  }
-  ~Scalars() { device_.release(data_); }
-  Scalars(const Scalars&) = delete;
-  Scalars& operator=(const Scalars&) = delete;
-  operator const AdamWScalars*() const { return static_cast<const AdamWScalars*>(data_); }  // NOLINT
-
- private:
-  Device& device_;
-  void* data_;
-};
+constexpr AdamWScalars kScalars{1e-3F, 1 - 0.81F, 1 - 0.9025F, 0.7F};
 const AdamWConstants kConstants{0.9F, 0.95F, 1e-8F, 0.1F};
 
 Results embedding(Device& device, const Sizes& s) {
@@ -121,7 +106,7 @@ Results optimizer(Device& device, const Sizes& s) {
   for (float& x : squares) x *= x;
   Buffer parameter(device, random_floats(n, 1)), updated(device, nothing(n)), low(device, nothing(n)),
       m(device, random_floats(n, 3)), v(device, squares), gradient(device, random_floats(n, 4)), sum(device, squares);
-  const Scalars scalars(device);
+  const Scalars scalars(device, kScalars);
   device.adamw(updated, low, m, v, parameter, gradient, scalars, kConstants, true, n);
   device.adamw_moments(m, v, gradient, scalars, kConstants, n);
   device.add(sum, gradient, n);

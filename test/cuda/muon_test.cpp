@@ -10,22 +10,7 @@ namespace train_gpt {
 namespace {
 
 constexpr float kMomentum = 0.95F;
-
-class Scalars {
- public:
-  explicit Scalars(Device& device) : device_(device), data_(device.allocate(sizeof(AdamWScalars))) {
-    const AdamWScalars values{3e-3F, 1, 1, 0.5F};
-    device.to_device(data_, &values, sizeof values);
-  }
-  ~Scalars() { device_.release(data_); }
-  Scalars(const Scalars&) = delete;
-  Scalars& operator=(const Scalars&) = delete;
-  operator const AdamWScalars*() const { return static_cast<const AdamWScalars*>(data_); }  // NOLINT
-
- private:
-  Device& device_;
-  void* data_;
-};
+constexpr AdamWScalars kScalars{3e-3F, 1, 1, 0.5F};
 
 using Case = std::tuple<Precision, std::int64_t, std::int64_t>;  // elements, and where they begin in their arena
 class CudaMuon : public testing::TestWithParam<Case> {};
@@ -37,7 +22,7 @@ TEST_P(CudaMuon, OperationsHaveTheValuesOfTheCpuDevice) {
   const Floats parameter = random_floats(begin + n, 1), average = random_floats(begin + n, 2, 0.1F),
                gradient = random_floats(begin + n, 3), x = random_floats(n, 4), y = random_floats(n, 5);
   const auto operations = [&, n = n, begin = begin](Device& device) -> Results {
-    const Scalars scalars(device);
+    const Scalars scalars(device, kScalars);
     const std::int64_t atoms = (n + kAtomElements - 1) / kAtomElements;
     Buffer p(device, parameter), m(device, average), g(device, gradient), sums(device, Floats(2 * atoms, NAN)),
         moved(device, parameter);
@@ -85,7 +70,7 @@ TEST(CudaMuon, DirectionOfMoreThanOneAtom) {
   const std::int64_t n = 2 * kAtomElements + 77;
   const Floats average = random_floats(n, 2), gradient = random_floats(n, 3);
   const auto direction = [&](Device& device) -> Results {
-    const Scalars scalars(device);
+    const Scalars scalars(device, kScalars);
     Buffer m(device, average), g(device, gradient), sums(device, Floats(6, NAN)), out(device, Floats(n, NAN));
     const AveragedGradient from{m, g, scalars, kMomentum};
     auto* doubles_of = reinterpret_cast<double*>(static_cast<float*>(sums));
@@ -105,7 +90,7 @@ TEST(CudaMuon, AStepIsThatOfTheCpuDevice) {
       CpuFixture cpu(1);
       const std::int64_t n = rows * columns;
       const auto step = [&, rows = rows, columns = columns](Device& device) -> Results {
-        const Scalars scalars(device);
+        const Scalars scalars(device, kScalars);
         Buffer p(device, random_floats(n, 1, 0.01F)), m(device, random_floats(n, 2, 0.1F)),
             g(device, random_floats(n, 3)),
             scratch(device,
