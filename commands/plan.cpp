@@ -15,7 +15,7 @@
 #include "pipeline/draw/markup.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/csv.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 namespace train_gpt {
 namespace {
@@ -149,7 +149,7 @@ int run_plan(const Options& options) {
   const int p = pipeline_ranks(options, profile);
   const std::optional<Schedule> schedule = named_schedule(options, p);
   if (schedule) {
-    for (const std::string& notice : validate(*schedule).notices) {
+    for (const std::string& notice : check_schedule(*schedule).notices) {
       std::fprintf(stderr, "note: %s\n", printable(notice).c_str());
     }
   }

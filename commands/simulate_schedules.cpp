@@ -12,8 +12,8 @@
 #include "pipeline/schedule/csv.h"
 #include "pipeline/schedule/flushless.h"
 #include "pipeline/search/search.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "pipeline/simulate/periodic.h"
-#include "pipeline/simulate/validate.h"
 
 namespace train_gpt {
 namespace {
@@ -37,7 +37,7 @@ SimulatedSchedule simulate_file(const Options& options, Detail detail) {
   check("--micro-batches", options.batch.micro_batches_given, options.batch.micro_batches, schedule.micro_batches,
         "micro-batches");
   const Costs costs = costs_of(options);
-  result.remarks = validate(schedule, costs).notices;
+  result.remarks = check_schedule(schedule, costs).notices;
   result.simulation = simulate(schedule, costs, simulate_options(options, detail));
   return result;
 }
@@ -52,7 +52,7 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
                                  .warmup_factor = options.pipeline.warmup_factor,
                                  .steps = kSimulatedSteps};
   SimulatedSchedule result{name, make_schedule(request), {}, {}};
-  validate(result.schedule, costs_of(options));
+  check_schedule(result.schedule, costs_of(options));
   SimulateOptions wanted = simulate_options(options, detail);
   wanted.intervals = true;
   result.simulation = simulate(result.schedule, costs_of(options), wanted);

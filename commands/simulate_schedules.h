@@ -18,7 +18,7 @@ struct SimulatedSchedule {
   std::string name;  // as it was asked for: a name, auto, or the file
   Schedule schedule;
   Simulation simulation;
-  std::vector<std::string> remarks;  // what `auto` chose and why; notices of the validator
+  std::vector<std::string> remarks;  // what `auto` chose and why; notices of the check
   // Of a schedule that never flushes: the simulation is of several steps.
   std::optional<SteadyState> steady = std::nullopt;
   std::optional<ReducedStep> reduced = std::nullopt;  // --cost-reduction, of a schedule that flushes

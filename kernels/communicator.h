@@ -86,9 +86,9 @@ class Communicator {
   virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
   // Brings together an array of which every element is nonzero on at most one rank: a sum that rounds nothing, in any
   // order.
-  virtual void merge_host(std::span<double> data) = 0;
+  virtual void one_hot_sum(std::span<double> data) = 0;
   // The same without waiting: `data` stays untouched until the ticket is done, and then holds the result.
-  virtual Ticket start_merge_host(std::span<double> data) = 0;
+  virtual Ticket start_one_hot_sum(std::span<double> data) = 0;
   virtual void broadcast_host(void* data, std::int64_t bytes, int root) = 0;
   // Every rank gives its bytes, rank `root` gets all of them in rank order (other ranks: empty).
   virtual std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) = 0;

@@ -20,7 +20,7 @@ class ForwardingCommunicator : public Communicator {
   int size() const override { return inner_->size(); }
 
   void all_reduce_host(std::span<double> data) override { inner_->all_reduce_host(data); }
-  void merge_host(std::span<double> data) override { inner_->merge_host(data); }
+  void one_hot_sum(std::span<double> data) override { inner_->one_hot_sum(data); }
   void broadcast_host(void* data, std::int64_t bytes, int root) override { inner_->broadcast_host(data, bytes, root); }
   std::vector<std::vector<char>> gather_host(std::span<const char> data, int root) override {
     return inner_->gather_host(data, root);

@@ -102,7 +102,7 @@ class DelayedCommunicator final : public ForwardingCommunicator {
     return inner().reduce_scatter(data, cuts);
   }
   Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override { return inner().all_gather(data, cuts); }
-  Ticket start_merge_host(std::span<double> data) override { return inner().start_merge_host(data); }
+  Ticket start_one_hot_sum(std::span<double> data) override { return inner().start_one_hot_sum(data); }
   std::unique_ptr<Communicator> split(int color, int key) override {
     return std::make_unique<DelayedCommunicator>(inner().split(color, key), spec_);
   }

@@ -87,10 +87,11 @@ void combine(std::vector<Half>& halves, Reduction reduction, const std::vector<s
 }
 
 // Doubles of every rank become their sum in rank order.
-void merge(std::vector<Half>& halves) {
+void sum_in_rank_order(std::vector<Half>& halves) {
   const std::int64_t count = halves[0].bytes / static_cast<std::int64_t>(sizeof(double));
   for (const Half& half : halves) {
-    if (half.bytes != halves[0].bytes) throw std::runtime_error("local communicator: ranks disagree on a merge's size");
+    if (half.bytes != halves[0].bytes)
+      throw std::runtime_error("local communicator: ranks disagree on the size of a sum");
   }
   for (std::int64_t i = 0; i < count; ++i) {
     double sum = 0;
@@ -150,9 +151,9 @@ class LocalCommunicator final : public Communicator {
   Ticket all_gather(float* data, std::span<const std::int64_t> cuts) override {
     return reduce(data, {cuts.begin(), cuts.end()}, Reduction::gather);
   }
-  Ticket start_merge_host(std::span<double> data) override {
+  Ticket start_one_hot_sum(std::span<double> data) override {
     if (size() == 1) return 0;
-    return collective(data.data(), static_cast<std::int64_t>(data.size_bytes()), merge);
+    return collective(data.data(), static_cast<std::int64_t>(data.size_bytes()), sum_in_rank_order);
   }
 
   void all_reduce_host(std::span<double> data) override {
@@ -168,7 +169,7 @@ class LocalCommunicator final : public Communicator {
       data[i] = sum;
     }
   }
-  void merge_host(std::span<double> data) override { all_reduce_host(data); }
+  void one_hot_sum(std::span<double> data) override { all_reduce_host(data); }
   void broadcast_host(void* data, std::int64_t bytes, int root) override {
     const auto size = rank_ == root ? static_cast<std::size_t>(bytes) : 0;
     const auto parcels = exchange({static_cast<const char*>(data), size});

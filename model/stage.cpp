@@ -77,7 +77,7 @@ class Binder {
   bool recomputes(int k) const { return !shape_.recompute.empty() && shape_.recompute[static_cast<std::size_t>(k)]; }
 
   // Scratch of layers serves their backward alone.
-  Homes homes(int k, Slot& scratch) {
+  UnitMemory memory(int k, Slot& scratch) {
     if (is_alone(pass_)) return {&scratch, &scratch, &unused_, &unused_};
     if (pass_ == Pass::forward && recomputes(k)) return {&scratch, &scratch, &unused_, &unused_};
     if (pass_ == Pass::forward) return {&to_input_, &to_weight_, &unused_, &unused_};
@@ -111,7 +111,7 @@ class Binder {
     const int u = shape_.first_unit + k;
     const std::int64_t layer = unit_layer(shape_.model, u);
     if (unit_kind(shape_.model, u) == UnitKind::attention) {
-      AttentionUnit unit = bind_attention(sizes_, shape_.model, layer, parameters_, homes(k, scratch));
+      AttentionUnit unit = bind_attention(sizes_, shape_.model, layer, parameters_, memory(k, scratch));
       if (caches()) {
         unit.qkv_out = cache_.take(shape_.T * 3 * sizes_.C * sizes_.element);
         unit.first_position = slots_.first_position;
@@ -120,7 +120,7 @@ class Binder {
     }
     if (unit_kind(shape_.model, u) == UnitKind::mlp) {
       const bool keeps_pre = !is_alone(pass_) && !recomputes(k);
-      return entry_of_layer(k, bind_mlp(sizes_, shape_.model, layer, parameters_, homes(k, scratch), keeps_pre));
+      return entry_of_layer(k, bind_mlp(sizes_, shape_.model, layer, parameters_, memory(k, scratch), keeps_pre));
     }
     BoundStage::Entry entry;
     if (!is_alone(pass_)) entry.output_gradient = gradients_.take(boundary());
@@ -135,7 +135,7 @@ class Binder {
   BoundStage::Entry bind_shards(int k, std::vector<HeadShard>& shards, Slot& scratch) {
     BoundStage::Entry entry;
     if (shape_.first_unit <= first_head_unit(shape_.model)) entry.input = place_input(k, !shape_.streams_head());
-    const Homes kept = {&to_input_, &to_weight_, &gradients_, &scratch};
+    const UnitMemory kept = {&to_input_, &to_weight_, &gradients_, &scratch};
     HeadUnit unit = bind_head(sizes_, shape_, pass_, slots_, parameters_, kept, shards);
     unit.x = entry.input == nullptr ? slots_.input : entry.input;
     entry.unit = unit;

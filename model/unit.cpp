@@ -41,12 +41,12 @@ void weight_gradient(Device& device, const Affine& linear, const void* in, const
     device.matmul_backward_weight(linear.dweight, linear.dbias, in, dout, N, C, OC);
 }
 
-NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes) {
+NormTensors take_norm_tensors(const UnitSizes& sizes, const UnitMemory& memory) {
   NormTensors tensors;
-  tensors.mean = homes.for_input->take_floats(sizes.rows());
-  tensors.rstd = homes.for_input->take_floats(sizes.rows());
-  tensors.dweight = homes.gradients->take_floats(sizes.C);
-  tensors.dbias = homes.gradients->take_floats(sizes.C);
+  tensors.mean = memory.for_input->take_floats(sizes.rows());
+  tensors.rstd = memory.for_input->take_floats(sizes.rows());
+  tensors.dweight = memory.gradients->take_floats(sizes.C);
+  tensors.dbias = memory.gradients->take_floats(sizes.C);
   return tensors;
 }
 

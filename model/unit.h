@@ -51,7 +51,7 @@ class Slot {
 
 // Which slot serves each group of a unit's tensors. It differs between units that keep their forward and units that
 // repeat it, and between training and validation; the units need not know.
-struct Homes {
+struct UnitMemory {
   Slot* for_input = nullptr;   // what backward_input alone needs of the forward
   Slot* for_weight = nullptr;  // inputs of the linear layers, which backward_weight needs too
   Slot* gradients = nullptr;   // from backward_input to backward_weight
@@ -122,9 +122,9 @@ struct MlpUnit {
 
 EmbeddingUnit bind_embedding(const UnitSizes& sizes, const ModelConfig& model, const ParameterView& parameters);
 AttentionUnit bind_attention(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer,
-                             const ParameterView& parameters, const Homes& homes);
+                             const ParameterView& parameters, const UnitMemory& memory);
 MlpUnit bind_mlp(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer, const ParameterView& parameters,
-                 const Homes& homes, bool keeps_pre);
+                 const UnitMemory& memory, bool keeps_pre);
 
 // y (N,C) may be the buffer that holds x.
 void forward(Device& device, const EmbeddingUnit& unit, void* y);
@@ -141,7 +141,7 @@ void backward_weight(Device& device, const MlpUnit& unit);
 // Parameters are read at activation precision. Null where the view has none (counting bytes, validation).
 const void* parameter(const UnitSizes& sizes, const ParameterView& view, int tensor);
 Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias);
-NormTensors take_norm_tensors(const UnitSizes& sizes, const Homes& homes);
+NormTensors take_norm_tensors(const UnitSizes& sizes, const UnitMemory& memory);
 // dweight and dbias of out(N,OC) = in(N,C) weight^T + bias
 void weight_gradient(Device& device, const Affine& linear, const void* in, const void* dout, std::int64_t N,
                      std::int64_t C, std::int64_t OC);

@@ -19,20 +19,20 @@ void forward_to_attended(Device& device, const AttentionUnit& unit) {
 }  // namespace
 
 AttentionUnit bind_attention(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer,
-                             const ParameterView& parameters, const Homes& homes) {
+                             const ParameterView& parameters, const UnitMemory& memory) {
   const auto tensor = [&](TensorKind kind) { return tensor_index(model, kind, layer); };
   AttentionUnit unit;
   unit.sizes = sizes;
   unit.norm = affine(sizes, parameters, tensor(TensorKind::ln1w), tensor(TensorKind::ln1b));
   unit.qkv = affine(sizes, parameters, tensor(TensorKind::qkvw), tensor(TensorKind::qkvb));
   unit.projection = affine(sizes, parameters, tensor(TensorKind::attprojw), tensor(TensorKind::attprojb));
-  unit.norm_tensors = take_norm_tensors(sizes, homes);
-  unit.qkv_out = homes.for_input->take(sizes.activation_bytes(3 * sizes.C));
-  unit.lse = homes.for_input->take_floats(sizes.rows() * sizes.NH);
-  unit.norm_out = homes.for_weight->take(sizes.activation_bytes(sizes.C));
-  unit.attended = homes.for_weight->take(sizes.activation_bytes(sizes.C));
-  unit.dqkv = homes.gradients->take(sizes.activation_bytes(3 * sizes.C));
-  unit.dhidden = homes.scratch->take(sizes.activation_bytes(sizes.C));
+  unit.norm_tensors = take_norm_tensors(sizes, memory);
+  unit.qkv_out = memory.for_input->take(sizes.activation_bytes(3 * sizes.C));
+  unit.lse = memory.for_input->take_floats(sizes.rows() * sizes.NH);
+  unit.norm_out = memory.for_weight->take(sizes.activation_bytes(sizes.C));
+  unit.attended = memory.for_weight->take(sizes.activation_bytes(sizes.C));
+  unit.dqkv = memory.gradients->take(sizes.activation_bytes(3 * sizes.C));
+  unit.dhidden = memory.scratch->take(sizes.activation_bytes(sizes.C));
   return unit;
 }
 

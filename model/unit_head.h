@@ -80,7 +80,7 @@ struct HeadUnit {
 // The shards of a stage, from its unit `first_unit` on, for one action; fills `shards`, which the unit points into.
 // dX and what W needs lie at the same places in F, I and W of a micro-batch.
 HeadUnit bind_head(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
-                   const ParameterView& parameters, const Homes& homes, std::vector<HeadShard>& shards);
+                   const ParameterView& parameters, const UnitMemory& memory, std::vector<HeadShard>& shards);
 
 // Rows of one chunk. For a cpu 32 MiB of fp32 scores over the whole vocabulary, or a sixteenth of the rows where that
 // is more. For a GPU 24 MiB of fp32 scores over one shard, which its L2 (40 MiB or more) holds with their exponentials,

@@ -18,13 +18,13 @@ constexpr std::int64_t kFloat = sizeof(float);
 class HeadBinder {
  public:
   HeadBinder(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
-             const ParameterView& parameters, const Homes& homes, std::vector<HeadShard>& shards)
+             const ParameterView& parameters, const UnitMemory& memory, std::vector<HeadShard>& shards)
       : sizes_(sizes),
         shape_(shape),
         pass_(pass),
         slots_(slots),
         parameters_(parameters),
-        homes_(homes),
+        memory_(memory),
         shards_(shards),
         head_(first_head_unit(shape.model)),
         first_unit_(std::max(shape.first_unit, head_)) {}
@@ -121,10 +121,10 @@ class HeadBinder {
     unit_.state.fold.at_target = at_target.take_floats(sizes_.rows());
   }
 
-  void take_scores() { unit_.scores = homes_.scratch->take_floats(unit_.chunk * widest_); }
+  void take_scores() { unit_.scores = memory_.scratch->take_floats(unit_.chunk * widest_); }
 
   void bind_validation() {
-    Slot& scratch = *homes_.scratch;
+    Slot& scratch = *memory_.scratch;
     bind_messages(ForwardUse::validation);
     if (unit_.first) unit_.norm_tensors = take_norm_tensors(sizes_, {&scratch, &scratch, &scratch, &scratch});
     if (unit_.last) {
@@ -135,7 +135,7 @@ class HeadBinder {
   }
 
   void bind_generation() {
-    Slot& scratch = *homes_.scratch;
+    Slot& scratch = *memory_.scratch;
     bind_messages(ForwardUse::generation);
     if (unit_.first) {
       unit_.norm_tensors = take_norm_tensors(sizes_, {&scratch, &scratch, &scratch, &scratch});
@@ -150,8 +150,8 @@ class HeadBinder {
   }
 
   void bind_streamed() {
-    Slot& scratch = *homes_.scratch;
-    unit_.dx = homes_.for_input->take(matrix());
+    Slot& scratch = *memory_.scratch;
+    unit_.dx = memory_.for_input->take(matrix());
     unit_.norm_tensors = take_norm_tensors(sizes_, {&scratch, &scratch, &scratch, &scratch});
     unit_.state.normed = scratch.take(matrix());
     take_fold(scratch, scratch);
@@ -164,23 +164,23 @@ class HeadBinder {
     }
   }
 
-  void take_rounded_gradient() { unit_.rounded_gradient = half() ? homes_.scratch->take(matrix()) : unit_.gradient; }
+  void take_rounded_gradient() { unit_.rounded_gradient = half() ? memory_.scratch->take(matrix()) : unit_.gradient; }
 
   void bind_training() {
     bind_messages(ForwardUse::training);
     unit_.next_normed = unit_.last ? nullptr : unit_.state.normed;
-    if (unit_.first) unit_.norm_tensors = take_norm_tensors(sizes_, homes_);
-    unit_.state.normed = homes_.for_weight->take(matrix());
+    if (unit_.first) unit_.norm_tensors = take_norm_tensors(sizes_, memory_);
+    unit_.state.normed = memory_.for_weight->take(matrix());
     bind_gradient();
     bool recomputes_some = false;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
-      shards_[i].largest_then = homes_.for_weight->take_floats(sizes_.rows());
+      shards_[i].largest_then = memory_.for_weight->take_floats(sizes_.rows());
       if (recomputes(i))
         recomputes_some = true;
       else
-        shards_[i].kept = homes_.for_weight->take(sizes_.rows() * shards_[i].columns.width * sizes_.element);
+        shards_[i].kept = memory_.for_weight->take(sizes_.rows() * shards_[i].columns.width * sizes_.element);
     }
-    if (recomputes_some) unit_.exponentials = homes_.scratch->take(unit_.chunk * widest_ * sizes_.element);
+    if (recomputes_some) unit_.exponentials = memory_.scratch->take(unit_.chunk * widest_ * sizes_.element);
     if (half()) take_scores();
   }
 
@@ -188,17 +188,17 @@ class HeadBinder {
   void bind_gradient() {
     SoftmaxFold& fold = unit_.state.fold;
     if (unit_.last) {
-      take_fold(*homes_.for_weight, *homes_.scratch);
-      fold.mixture = homes_.for_input->take_floats(sizes_.rows() * sizes_.C);
+      take_fold(*memory_.for_weight, *memory_.scratch);
+      fold.mixture = memory_.for_input->take_floats(sizes_.rows() * sizes_.C);
       unit_.behind.mixture = fold.mixture;
     } else {
-      float* const largest = homes_.gradients->take_floats(sizes_.rows());
-      float* const sum = homes_.gradients->take_floats(sizes_.rows());
+      float* const largest = memory_.gradients->take_floats(sizes_.rows());
+      float* const sum = memory_.gradients->take_floats(sizes_.rows());
       unit_.behind = gradient_in(slots_.output_gradient, last_unit());
       if (pass_ == Pass::backward) fold = {.largest = largest, .sum = sum};
     }
     if (unit_.first) {
-      unit_.gradient = homes_.scratch->take_floats(sizes_.rows() * sizes_.C);
+      unit_.gradient = memory_.scratch->take_floats(sizes_.rows() * sizes_.C);
       take_rounded_gradient();
     } else {
       unit_.in_front = gradient_in(slots_.input_gradient, first_unit_);
@@ -218,7 +218,7 @@ class HeadBinder {
   Pass pass_;
   const StageSlots& slots_;
   const ParameterView& parameters_;
-  const Homes& homes_;
+  const UnitMemory& memory_;
   std::vector<HeadShard>& shards_;
   int head_;
   int first_unit_;
@@ -229,8 +229,8 @@ class HeadBinder {
 }  // namespace
 
 HeadUnit bind_head(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
-                   const ParameterView& parameters, const Homes& homes, std::vector<HeadShard>& shards) {
-  return HeadBinder(sizes, shape, pass, slots, parameters, homes, shards)();
+                   const ParameterView& parameters, const UnitMemory& memory, std::vector<HeadShard>& shards) {
+  return HeadBinder(sizes, shape, pass, slots, parameters, memory, shards)();
 }
 
 }  // namespace train_gpt

@@ -14,19 +14,19 @@ void forward_to_gelu(Device& device, const MlpUnit& unit) {
 }  // namespace
 
 MlpUnit bind_mlp(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer, const ParameterView& parameters,
-                 const Homes& homes, bool keeps_pre) {
+                 const UnitMemory& memory, bool keeps_pre) {
   const auto tensor = [&](TensorKind kind) { return tensor_index(model, kind, layer); };
   MlpUnit unit;
   unit.sizes = sizes;
   unit.norm = affine(sizes, parameters, tensor(TensorKind::ln2w), tensor(TensorKind::ln2b));
   unit.up = affine(sizes, parameters, tensor(TensorKind::fcw), tensor(TensorKind::fcb));
   unit.down = affine(sizes, parameters, tensor(TensorKind::fcprojw), tensor(TensorKind::fcprojb));
-  unit.norm_tensors = take_norm_tensors(sizes, homes);
-  unit.norm_out = homes.for_weight->take(sizes.activation_bytes(sizes.C));
-  unit.gelu_out = homes.for_weight->take(sizes.activation_bytes(4 * sizes.C));
-  unit.dpre = homes.gradients->take(sizes.activation_bytes(4 * sizes.C));
-  unit.pre = keeps_pre ? homes.for_input->take(sizes.activation_bytes(4 * sizes.C)) : unit.dpre;
-  unit.dnorm_out = homes.scratch->take(sizes.activation_bytes(sizes.C));
+  unit.norm_tensors = take_norm_tensors(sizes, memory);
+  unit.norm_out = memory.for_weight->take(sizes.activation_bytes(sizes.C));
+  unit.gelu_out = memory.for_weight->take(sizes.activation_bytes(4 * sizes.C));
+  unit.dpre = memory.gradients->take(sizes.activation_bytes(4 * sizes.C));
+  unit.pre = keeps_pre ? memory.for_input->take(sizes.activation_bytes(4 * sizes.C)) : unit.dpre;
+  unit.dnorm_out = memory.scratch->take(sizes.activation_bytes(sizes.C));
   return unit;
 }
 

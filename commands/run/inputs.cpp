@@ -9,7 +9,7 @@
 #include "commands/run/results.h"
 #include "commands/run/run_tokenizer.h"
 #include "model/range_file.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 namespace train_gpt {
 namespace {
@@ -53,7 +53,7 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   inputs.layout = make_layout(session.world().size(), options.batch.data_parallel);
   inputs.model = model_config(options);
   inputs.named = named_schedule(options, inputs.layout.pipeline);
-  if (inputs.named) inputs.notices = validate(*inputs.named).notices;
+  if (inputs.named) inputs.notices = check_schedule(*inputs.named).notices;
   const BatchShape batch = batch_shape(options, inputs.named);
   if (trains && !std::has_single_bit(static_cast<unsigned>(batch.replicas))) {
     inputs.notices.push_back("--data-parallel " + std::to_string(batch.replicas) +

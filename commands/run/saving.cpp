@@ -37,7 +37,7 @@ std::vector<CheckpointManifest::File> checksums_of(Communicator& world, const st
   std::vector<CheckpointManifest::File> all;
   for (const SavedFile& file : files) {
     std::vector<std::uint64_t> hashes = file.hashes;
-    merge_hashes(world, hashes);
+    one_hot_sum_hashes(world, hashes);
     all.push_back({file.name, file.bytes, combined_hash(hashes)});
   }
   return all;

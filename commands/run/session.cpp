@@ -135,7 +135,7 @@ std::int64_t usable_host_memory() {
 std::int64_t least_of_all(Communicator& world, std::int64_t bytes) {
   std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
   all[static_cast<std::size_t>(world.rank())] = static_cast<double>(std::max<std::int64_t>(bytes, 1));
-  world.merge_host(all);
+  world.one_hot_sum(all);
   return static_cast<std::int64_t>(*std::min_element(all.begin(), all.end()));
 }
 

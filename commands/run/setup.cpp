@@ -15,7 +15,7 @@
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
 #include "pipeline/schedule/flushless.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "pipeline/simulate/versions.h"
 
 namespace train_gpt {

@@ -46,7 +46,7 @@ Stopping::Stopping(const RunOptions& run, bool first, double begun, std::functio
 
 Votes Stopping::votes() const {
   Votes votes{};
-  for (std::size_t i = 0; i < kStopSignals.size(); ++i) votes[i] = wish_to_stop() == kStopSignals[i] ? 1 : 0;
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) votes[i] = stop_request() == kStopSignals[i] ? 1 : 0;
   if (!first_) return votes;  // clocks and files are looked at by one rank
   const double last_moment = seconds_() + 2 * (step_seconds_ + checkpoint_seconds_);
   votes[kTime] = run_.time_limit > 0 && last_moment > begun_ + run_.time_limit ? 1 : 0;

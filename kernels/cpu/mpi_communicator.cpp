@@ -118,17 +118,17 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void merge_host(std::span<double> data) override {
+  void one_hot_sum(std::span<double> data) override {
     constexpr std::size_t kChunk = std::size_t{1} << 24;
     for (std::size_t at = 0; at < data.size(); at += kChunk) {
       const int n = static_cast<int>(std::min(kChunk, data.size() - at));
       MPI_Request request = MPI_REQUEST_NULL;
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data() + at, n, MPI_DOUBLE, MPI_SUM, comm_, &request), "merge");
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data() + at, n, MPI_DOUBLE, MPI_SUM, comm_, &request), "one-hot sum");
       finish(request);
     }
   }
 
-  Ticket start_merge_host(std::span<double> data) override {
+  Ticket start_one_hot_sum(std::span<double> data) override {
     constexpr std::size_t kChunk = std::size_t{1} << 24;
     const int index = claim();
     Operation& op = operations_[static_cast<std::size_t>(index)];
@@ -137,7 +137,7 @@ class MpiCommunicator final : public Communicator {
       const int n = static_cast<int>(std::min(kChunk, data.size() - at));
       check_mpi(
           MPI_Iallreduce(MPI_IN_PLACE, data.data() + at, n, MPI_DOUBLE, MPI_SUM, comm_, &op.requests.emplace_back()),
-          "merge");
+          "one-hot sum");
     }
     return ticket_of(index, op.generation);
   }

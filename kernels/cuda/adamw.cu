@@ -98,12 +98,18 @@ struct OfArena {
 
 // In fp32, where there is no low copy, the parameters serve as their own.
 template <typename Float>
-void CudaDevice<Float>::adamw(float* new_parameter, void* low_copy, float* m, float* v, const float* parameter,
+void CudaDevice<Float>::adamw(float* new_parameter, void* working_copy, float* m, float* v, const float* parameter,
                               const float* gradient, const AdamWScalars* scalars, const AdamWConstants& constants,
                               bool keep_moments, std::int64_t n) {
-  const AdamW<Float> step{
-      new_parameter, low_copy == new_parameter ? nullptr : low(low_copy), m, v, parameter, gradient, scalars, constants,
-      keep_moments};
+  const AdamW<Float> step{new_parameter,
+                          working_copy == new_parameter ? nullptr : low(working_copy),
+                          m,
+                          v,
+                          parameter,
+                          gradient,
+                          scalars,
+                          constants,
+                          keep_moments};
   elementwise(step, n, stream_);
   progress();
 }
@@ -116,10 +122,10 @@ void CudaDevice<Float>::adamw_moments(float* m, float* v, const float* gradient,
 }
 
 template <typename Float>
-void CudaDevice<Float>::adamw_all(float* new_parameters, void* low_copies, float* m, float* v, const float* parameters,
-                                  const float* gradients, std::span<const ArenaTensor> tensors,
+void CudaDevice<Float>::adamw_all(float* new_parameters, void* working_copies, float* m, float* v,
+                                  const float* parameters, const float* gradients, std::span<const ArenaTensor> tensors,
                                   const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments) {
-  Float* copies = low_copies == new_parameters ? nullptr : low(low_copies);
+  Float* copies = working_copies == new_parameters ? nullptr : low(working_copies);
   const AdamW<Float> step{new_parameters, copies, m, v, parameters, gradients, scalars, constants, keep_moments};
   for_all_tensors(OfArena<AdamW<Float>>{step}, tensors, stream_);
   progress();

@@ -148,11 +148,12 @@ class CudaDevice final : public WithStream {
                        std::int64_t rows) override;
 
   // adamw.cu
-  void adamw(float* new_parameter, void* low_copy, float* m, float* v, const float* parameter, const float* gradient,
-             const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments, std::int64_t n) override;
+  void adamw(float* new_parameter, void* working_copy, float* m, float* v, const float* parameter,
+             const float* gradient, const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments,
+             std::int64_t n) override;
   void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
                      const AdamWConstants& constants, std::int64_t n) override;
-  void adamw_all(float* new_parameters, void* low_copies, float* m, float* v, const float* parameters,
+  void adamw_all(float* new_parameters, void* working_copies, float* m, float* v, const float* parameters,
                  const float* gradients, std::span<const ArenaTensor> tensors, const AdamWScalars* scalars,
                  const AdamWConstants& constants, bool keep_moments) override;
   void adamw_moments_all(float* m, float* v, const float* gradients, std::span<const ArenaTensor> tensors,
@@ -162,7 +163,7 @@ class CudaDevice final : public WithStream {
   void muon_direction(void* out, const AveragedGradient& from, const double* sums, std::int64_t n) override;
   void muon_average(float* average, const AveragedGradient& from, std::int64_t n) override;
   void weighted_sum(void* out, float a, const void* x, float b, const void* y, std::int64_t n) override;
-  void muon_update(float* new_parameter, void* low_copy, const float* parameter, const void* update,
+  void muon_update(float* new_parameter, void* working_copy, const float* parameter, const void* update,
                    const AdamWScalars* scalars, float weight_decay, float scale, std::int64_t n) override;
   // norm.cu
   void squared_sums(double* sums, const float* x, std::int64_t n) override;

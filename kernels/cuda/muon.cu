@@ -159,9 +159,10 @@ void CudaDevice<Float>::weighted_sum(void* out, float a, const void* x, float b,
 
 // Where the parameters' places are multiples of kWidth elements, so are those of the copies.
 template <typename Float>
-void CudaDevice<Float>::muon_update(float* new_parameter, void* low_copy, const float* parameter, const void* update,
-                                    const AdamWScalars* scalars, float weight_decay, float scale, std::int64_t n) {
-  Float* copy = low_copy == new_parameter ? nullptr : low(low_copy);
+void CudaDevice<Float>::muon_update(float* new_parameter, void* working_copy, const float* parameter,
+                                    const void* update, const AdamWScalars* scalars, float weight_decay, float scale,
+                                    std::int64_t n) {
+  Float* copy = working_copy == new_parameter ? nullptr : low(working_copy);
   if (in_packs({new_parameter, parameter})) {
     elementwise(Update<Float, kWidth>{new_parameter, copy, parameter, low(update), scalars, weight_decay, scale}, n,
                 stream_);

@@ -54,13 +54,13 @@ class NcclCommunicator final : public ForwardingCommunicator {
   }
 
   bool done(Ticket ticket) override {
-    if (ticket < 0) return merge_done(ticket);
+    if (ticket < 0) return one_hot_sum_done(ticket);
     return ticket == 0 || link_of(ticket).side().done(number_of(ticket));
   }
 
   void await(Ticket ticket) override {
     if (ticket == 0) return;
-    if (ticket < 0) return await_until([&] { return merge_done(ticket); });
+    if (ticket < 0) return await_until([&] { return one_hot_sum_done(ticket); });
     link_of(ticket).side().await(number_of(ticket));
   }
   void catch_up() override { wait_on_host(run_ahead_.mark_all()); }
@@ -85,9 +85,9 @@ class NcclCommunicator final : public ForwardingCommunicator {
     return collective([&](NcclCollectives& collectives) { collectives.all_gather(data, cuts); });
   }
 
-  Ticket start_merge_host(std::span<double> data) override {
-    const Ticket ticket = -(++merges_);
-    merging_[ticket] = inner().start_merge_host(data);
+  Ticket start_one_hot_sum(std::span<double> data) override {
+    const Ticket ticket = -(++one_hot_count_);
+    one_hot_sums_[ticket] = inner().start_one_hot_sum(data);
     return ticket;
   }
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -126,11 +126,11 @@ class NcclCommunicator final : public ForwardingCommunicator {
     return ticket_of(-1, collective_link_->side().close());
   }
 
-  bool merge_done(Ticket ticket) {
-    const auto found = merging_.find(ticket);
-    if (found == merging_.end()) return true;
+  bool one_hot_sum_done(Ticket ticket) {
+    const auto found = one_hot_sums_.find(ticket);
+    if (found == one_hot_sums_.end()) return true;
     if (!inner().done(found->second)) return false;
-    merging_.erase(found);
+    one_hot_sums_.erase(found);
     return true;
   }
 
@@ -163,8 +163,8 @@ class NcclCommunicator final : public ForwardingCommunicator {
   std::vector<std::unique_ptr<NcclLink>> channels_;  // null: neither end is this rank
   std::unique_ptr<NcclLink> collective_link_;
   std::unique_ptr<NcclCollectives> collectives_;
-  std::map<Ticket, Ticket> merging_;  // ours -> the host's communicator's
-  Ticket merges_ = 0;
+  std::map<Ticket, Ticket> one_hot_sums_;  // ours -> the host's communicator's
+  Ticket one_hot_count_ = 0;
   std::chrono::steady_clock::time_point last_look_;
 };
 

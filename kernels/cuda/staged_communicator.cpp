@@ -50,10 +50,10 @@ class PinnedSlots {
   std::vector<void*> free_;
 };
 
-enum class Kind : std::uint8_t { send, receive, all_reduce, reduce_scatter, all_gather, merge };
+enum class Kind : std::uint8_t { send, receive, all_reduce, reduce_scatter, all_gather, one_hot_sum };
 
 // An operation moves out of the device, between hosts, and into the device; a send ends with the second of these, a
-// receive begins with it, and a merge of host data consists of it alone.
+// receive begins with it, and a one-hot sum of host data consists of it alone.
 struct Operation {
   enum class State : std::uint8_t { copying_out, travelling, copying_in, complete };
 
@@ -128,7 +128,7 @@ class StagedCommunicator final : public ForwardingCommunicator {
     const auto found = operations_.find(ticket);
     if (found == operations_.end()) return;
     Operation& operation = found->second;
-    if (operation.kind == Kind::send || operation.kind == Kind::merge) {
+    if (operation.kind == Kind::send || operation.kind == Kind::one_hot_sum) {
       await_until([&] { return operation.state == Operation::State::complete; });
     } else {
       poll_until([&] {
@@ -146,9 +146,9 @@ class StagedCommunicator final : public ForwardingCommunicator {
     advance();
   }
 
-  Ticket start_merge_host(std::span<double> data) override {
-    Operation operation{.kind = Kind::merge};
-    operation.travel = inner().start_merge_host(data);
+  Ticket start_one_hot_sum(std::span<double> data) override {
+    Operation operation{.kind = Kind::one_hot_sum};
+    operation.travel = inner().start_one_hot_sum(data);
     operation.state = Operation::State::travelling;
     return keep(operation);
   }
@@ -223,7 +223,7 @@ class StagedCommunicator final : public ForwardingCommunicator {
         return;
       case Operation::State::travelling:
         if (!inner().done(operation.travel)) return;
-        if (operation.kind == Kind::send || operation.kind == Kind::merge) {
+        if (operation.kind == Kind::send || operation.kind == Kind::one_hot_sum) {
           finish(operation);
         } else {
           copy_in(operation);

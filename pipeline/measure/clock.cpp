@@ -14,7 +14,7 @@ ClockOffset measure_clock_offset(Communicator& world, const std::function<double
     mine.push_back(now_ms());
   }
   if (world.rank() == 0) reference = mine;
-  world.merge_host(reference);
+  world.one_hot_sum(reference);
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < mine.size(); i += 2) {
@@ -24,7 +24,7 @@ ClockOffset measure_clock_offset(Communicator& world, const std::function<double
   if (world.rank() == 0) least = most = 0;
   std::vector<double> errors(static_cast<std::size_t>(world.size()), 0.0);
   errors[static_cast<std::size_t>(world.rank())] = (most - least) / 2;
-  world.merge_host(errors);
+  world.one_hot_sum(errors);
   return {.ms = (least + most) / 2, .error_ms = *std::max_element(errors.begin(), errors.end())};
 }
 

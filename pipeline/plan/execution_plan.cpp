@@ -11,7 +11,7 @@
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/plan/shards.h"
 #include "pipeline/schedule/channels.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
@@ -37,11 +37,11 @@ class SlotNumbers {
 
 constexpr int kSendSlots = 2;
 
-// Receive slots of every channel: what the validator wants for the training schedule, and the longest queue of the
+// Receive slots of every channel: what the check wants for the training schedule, and the longest queue of the
 // forward-only one (in its own run no more messages wait, so that run stays possible in any timing).
 std::vector<int> receive_slots(const PlanRequest& request, std::vector<int> validation_queues) {
   std::vector<int> slots = std::move(validation_queues);
-  const std::vector<ChannelSlots> wanted = validate(request.schedule, request.costs).channels;
+  const std::vector<ChannelSlots> wanted = check_schedule(request.schedule, request.costs).channels;
   for (std::size_t c = 0; c < slots.size(); ++c) slots[c] = std::max(slots[c], wanted[c].receive);
   return slots;
 }

@@ -39,7 +39,7 @@ std::string order_of_sums(const BatchShape& batch);
 struct PlanRequest {
   ModelConfig model;
   BatchShape batch;
-  Schedule schedule;    // already validated
+  Schedule schedule;    // already checked
   Partition partition;  // units per model stage
   HeadForm head = HeadForm::streamed;
   std::vector<bool> recompute;  // per unit of the model; empty: none
@@ -131,9 +131,9 @@ struct ActionPlan {
 // The purpose of an allocation. A rank makes at most one for each use, except for pools.
 enum class MemoryUse : std::uint8_t {
   parameters,
-  low_parameters,        // in activation precision, where that is not fp32 or parameters are whole in windows only
-  spare_parameters,      // --optimizer-step optimistic; without a flush: the version before the newest
-  spare_low_parameters,  // of that version, where low_parameters are
+  working_parameters,        // in activation precision, where that is not fp32 or parameters are whole in windows only
+  spare_parameters,          // --optimizer-step optimistic; without a flush: the version before the newest
+  spare_working_parameters,  // of that version, where working_parameters are
   gradients,
   second_gradients,  // without a flush: of every other step
   gradient_shards,   // of the replica, where gradients are whole in windows only

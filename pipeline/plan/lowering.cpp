@@ -174,7 +174,7 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   if (copies || replicas) {
     const std::vector<Complete> order = order_of_reductions(plan, rank_plan);
     for (const Complete& section : order) {
-      reduce(copies ? Kind::reduce_copies : Kind::reduce_replicas, section, {});
+      reduce(copies ? Kind::reduce_mirrors : Kind::reduce_replicas, section, {});
     }
     // Replicas add the sums of the two directions. Behind the list, where waiting for those holds nobody up.
     for (std::size_t i = 0; copies && replicas && i < order.size(); ++i) {

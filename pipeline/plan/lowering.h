@@ -17,7 +17,7 @@ namespace train_gpt {
 
 struct LoweredAction {
   enum class Kind : std::uint8_t {
-    reduce_copies,    // a section, between ranks r and p-1-r of a bidirectional schedule
+    reduce_mirrors,   // a section, between ranks r and p-1-r of a bidirectional schedule
     reduce_replicas,  // a section, between data-parallel replicas
     reduce_tied,      // shards of wte, between embedding and head
     update,           // norm, clipping, AdamW

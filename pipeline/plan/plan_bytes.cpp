@@ -68,7 +68,7 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   const bool gathers = plan.parameter_windows.has_value();
   line(MemoryUse::parameters, (gathers ? shard_elements(plan.sections) : plan.layout.elements) * kFloat);
   if (gathers || request.precision == Precision::bf16) {
-    line(MemoryUse::low_parameters, plan.working_layout().elements * element_size(request.precision));
+    line(MemoryUse::working_parameters, plan.working_layout().elements * element_size(request.precision));
     if (gathers) plan.memory.back().name = "parameters, gathered";
   }
   if (request.training) {
@@ -77,7 +77,7 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
       line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
     }
     if (request.flushless() && low) {
-      line(MemoryUse::spare_low_parameters, plan.layout.elements * element_size(request.precision));
+      line(MemoryUse::spare_working_parameters, plan.layout.elements * element_size(request.precision));
     }
     const std::int64_t gradients = plan.gradient_layout().gradient_elements * kFloat;
     line(MemoryUse::gradients, gradients);

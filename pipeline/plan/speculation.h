@@ -1,5 +1,5 @@
 // The part of a step that may run before the gradient norm of the step before it is known (Zero Bubble paper, section
-// 4: the optimizer step is taken on the assumption that nothing has to be clipped, and validated afterwards).
+// 4: the optimizer step is taken on the assumption that nothing has to be clipped, and confirmed afterwards).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace train_gpt {
 
 // Per rank, how many of the first actions of its training list may run ahead: forwards that write no gradient (those
-// are needed until the step before is validated), and whose input comes from a forward that runs ahead too, so that all
+// are needed until the step before is confirmed), and whose input comes from a forward that runs ahead too, so that all
 // ranks together can take them back: what was sent ahead is then exactly what has to be thrown away.
 std::vector<std::size_t> actions_ahead(const Plan& plan);
 

@@ -166,7 +166,7 @@ class UnitOnItsOwn {
 int agreed_runs(Communicator& world, double first_ms, const ProfileEffort& effort) {
   std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
   all[static_cast<std::size_t>(world.rank())] = first_ms;
-  world.merge_host(all);
+  world.one_hot_sum(all);
   const double slowest = std::max(1e-6, *std::max_element(all.begin(), all.end()));
   if (slowest > 4 * effort.most_ms) return 0;
   return std::clamp(static_cast<int>(effort.most_ms / slowest), 1, effort.most_runs);
@@ -321,7 +321,7 @@ Messages measure_messages(Device& device, Communicator& world, int pipeline_rank
     all[r] = mine.median;
     all[ranks + r] = mine.least;
     all[2 * ranks + r] = mine.most;
-    world.merge_host(all);
+    world.one_hot_sum(all);
     std::array<std::vector<double>, 3> of_links;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i] > 0) of_links[i / ranks].push_back(all[i]);
@@ -369,7 +369,7 @@ Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks,
   }
   std::vector<double> numbers(static_cast<std::size_t>(world.size()) * kRankNumbers, 0.0);
   write(std::span<double>(numbers).subspan(static_cast<std::size_t>(world.rank()) * kRankNumbers, kRankNumbers), mine);
-  world.merge_host(numbers);
+  world.one_hot_sum(numbers);
   Profile profile;
   profile.device = device.describe();
   profile.sizes = profile_sizes(model, rows, seq_len, device.precision());

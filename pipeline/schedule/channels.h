@@ -1,4 +1,4 @@
-// The channels between ranks follow from the placement alone. Executor, simulator and validator all ask this one table,
+// The channels between ranks follow from the placement alone. Executor, simulator and check all ask this one table,
 // so the two ends of a channel cannot disagree.
 //
 // F consumes an activation message if the previous virtual stage lives on another rank and produces one if the next

@@ -16,7 +16,7 @@ namespace train_gpt {
 // p, v, m and the placement follow from which stage stands in which row: a loop, a V, two directions, or any other
 // table. `name` is the file's name: it becomes the schedule's name and opens every message. Throws
 // std::invalid_argument naming row and cell (both from 1) for anything that is not a schedule; whether its order can
-// run is for validate() to say.
+// run is for check_schedule() to say.
 Schedule parse_schedule_csv(std::string_view text, const std::string& name);
 
 // Throws std::invalid_argument also for a file that cannot be read.

@@ -145,7 +145,7 @@ class Evaluator {
 // Peak of live activations of one rank's list.
 double peak_of(const Problem& problem, const RankOrder& list);
 
-// The same order as a Schedule that validator, simulator and executor take.
+// The same order as a Schedule that check, simulator and executor take.
 Schedule to_schedule(const Problem& problem, const Order& order);
 
 // The same lists as an order, B taken apart into I and W but for pairs that have a cost. Nothing if a stage leaves

@@ -115,7 +115,7 @@ struct ChannelLoad {
   std::int64_t messages = 0;
   double bytes = 0.0;
   // Most messages that needed a slot at one time: from the end of the action that sends a message to the end of the one
-  // that takes it, with as many slots as are wanted. The validator takes its slot counts from here.
+  // that takes it, with as many slots as are wanted. The check takes its slot counts from here.
   int longest_queue = 0;
 };
 
@@ -152,7 +152,8 @@ struct Simulation {
 };
 
 // Throws std::invalid_argument if the lists block each other (the message says what each rank waits for) or name a
-// stage or micro-batch that does not exist or is not the rank's; whether they are complete is the validator's business.
+// stage or micro-batch that does not exist or is not the rank's; whether they are complete is for check_schedule() to
+// say.
 Simulation simulate(const Schedule& schedule, const Costs& costs, const SimulateOptions& options = {});
 Simulation simulate(const Schedule& schedule, const StageCosts& costs, const SimulateOptions& options = {});
 

@@ -35,7 +35,7 @@ int update_slack(const Schedule& schedule);
 
 // A step as a rank runs it again and again: its list from behind the last backward of one step to the last backward of
 // the next, from the middle of `schedule`. Micro-batches 0 .. m-1 are those of the step, m .. 2m-1 of the one after it,
-// some of whose forwards run ahead. For drawing, measuring and running, not for validate() or simulate().
+// some of whose forwards run ahead. For drawing, measuring and running, not for check_schedule() or simulate().
 Schedule window_of(const Schedule& schedule);
 // How many actions of such a window come before the update by the step before it.
 std::size_t update_position(const Schedule& window, int rank);

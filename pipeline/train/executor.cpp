@@ -116,7 +116,7 @@ void Executor::train_ahead(float dloss) {
   dloss_ = dloss;
   forget_list();
   for (std::size_t i = 0; i < rings_.size(); ++i) {
-    // No more than is sent ahead, so that a message sent again after take_back() meets no receive of before.
+    // No more than is sent ahead, so that a message sent again after roll_back() meets no receive of before.
     rings_[i].expected = rings_[i].ahead;
     post_receives(i);
   }
@@ -127,7 +127,7 @@ void Executor::train_ahead(float dloss) {
 }
 
 // Receives and forgets what was sent ahead. All channels at once: the sender may be held up on any of them.
-void Executor::take_back() {
+void Executor::roll_back() {
   pipeline_.await_until([&] {
     bool all = true;
     for (std::size_t i = 0; i < rings_.size(); ++i) {
@@ -397,29 +397,29 @@ void Executor::run_alone(const Action& action, float dloss) {
                          std::to_string(rank_plan_.rank));
 }
 
-void Executor::rehearse() {
-  const auto rehearse_list = [this](ForwardUse use, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
+void Executor::dry_run() {
+  const auto dry_run_list = [this](ForwardUse use, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
     const std::vector<Action>& list = schedule.actions(rank_plan_.rank);
-    std::map<int, int> rehearsed;  // stage -> its first micro-batch in the list, whose actions read what its F wrote
+    std::map<int, int> first_of;  // stage -> its first micro-batch in the list, whose actions read what its F wrote
     use_ = use;
     for (std::size_t i = 0; i < list.size(); ++i) {
-      const int micro_batch = rehearsed.emplace(list[i].stage, list[i].micro_batch).first->second;
+      const int micro_batch = first_of.emplace(list[i].stage, list[i].micro_batch).first->second;
       if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
     }
   };
   const bool flushless = plan_.request.flushless();
-  for (int time = 0; plan_.request.training && time < times_to_rehearse(); ++time) {
-    if (flushless) rehearse_window();
+  for (int time = 0; plan_.request.training && time < number_of_dry_runs(); ++time) {
+    if (flushless) dry_run_window();
     if (flushless) continue;
-    rehearse_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
+    dry_run_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
   }
-  rehearse_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
-  rehearse_list(ForwardUse::generation, plan_.generation, rank_plan_.generation);
+  dry_run_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
+  dry_run_list(ForwardUse::generation, plan_.generation, rank_plan_.generation);
   forget_list();
 }
 
 // A product that sets a gradient and one that adds to it are different kernels: until a micro-batch has added.
-int Executor::times_to_rehearse() const {
+int Executor::number_of_dry_runs() const {
   const int m = plan_.request.stage_micro_batches();
   for (int mb = 1; mb < m; ++mb) {
     if (!group_of(mb).begins) return mb + 1;

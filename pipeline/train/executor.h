@@ -35,7 +35,7 @@ class Executor {
   // parameters that are in memory now. The next train_step continues after them.
   void train_ahead(float dloss);
   // Takes that back: the next train_step begins from the start. Collective over the pipeline, after train_ahead.
-  void take_back();
+  void roll_back();
 
   // Runs the training list of this rank once: gradients are added to memory.gradients(), losses are written. `dloss` is
   // 1 / valid targets of the step. Tokens and targets are in memory before.
@@ -70,7 +70,7 @@ class Executor {
   // whatever is in memory, so often that gradients are both set and added to: what a device sets up when an operation
   // first runs (code, plans of products) is then there before any message waits. Tokens and targets are in memory
   // before; gradients are added as always.
-  void rehearse();
+  void dry_run();
 
   // Called within the working time of every action, before it starts, with its position in the list: for delays that
   // tests inject, and for the timed device, whose actions take nothing but this time.
@@ -133,7 +133,7 @@ class Executor {
   void wait_for(const ActionPlan& plan);
   std::size_t place_of(int stage) const;
   void work(const Action& action, const ActionPlan& plan);
-  int times_to_rehearse() const;
+  int number_of_dry_runs() const;
   int micro_batches_before(const Action& action) const;
   bool flows() const { return use_ == ForwardUse::training && plan_.request.flushless(); }
   std::int64_t step_of_action(const Action& action) const;
@@ -142,7 +142,7 @@ class Executor {
   Version version_of(const Action& action) const;
   ActionPlan with_slots(const Action& action, ActionPlan plan) const;
   ActionPlan plan_alone(const Action& action) const;
-  void rehearse_window();
+  void dry_run_window();
   float* gradients(int place) const;
   // The group of micro-batches (PlanRequest::local_groups) that one belongs to which so many of its stage go before,
   // and where the group's sum is.

@@ -52,7 +52,7 @@ int Executor::batch_place(const Action& action) const {
 Executor::Version Executor::version_of(const Action& action) const {
   const Version& version = versions_[static_cast<std::size_t>(step_of_action(action) % 2)];
   if (flows() && version.low != nullptr) return version;
-  return {memory_.parameters(), memory_.low_parameters()};  // also where actions run alone, before any step
+  return {memory_.parameters(), memory_.working_parameters()};  // also where actions run alone, before any step
 }
 
 // The sum of a step's gradients, or one that waits in the tree of sums.
@@ -99,7 +99,7 @@ ActionPlan Executor::plan_alone(const Action& action) const {
   return plan;
 }
 
-void Executor::rehearse_window() {
+void Executor::dry_run_window() {
   use_ = ForwardUse::training;
   for (const StagePlan& stage : rank_plan_.stages) {
     for (const Op op : {Op::forward, Op::backward}) {

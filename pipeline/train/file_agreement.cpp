@@ -9,14 +9,14 @@
 
 namespace train_gpt {
 
-void merge_hashes(Communicator& world, std::span<std::uint64_t> hashes) {
+void one_hot_sum_hashes(Communicator& world, std::span<std::uint64_t> hashes) {
   // 64-bit words travel as two halves, which a double holds exactly.
   std::vector<double> halves(hashes.size() * 2);
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     halves[2 * i] = static_cast<double>(hashes[i] >> 32);
     halves[2 * i + 1] = static_cast<double>(hashes[i] & 0xffffffffU);
   }
-  world.merge_host(halves);
+  world.one_hot_sum(halves);
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     hashes[i] = static_cast<std::uint64_t>(halves[2 * i]) << 32 | static_cast<std::uint64_t>(halves[2 * i + 1]);
   }
@@ -33,7 +33,7 @@ std::string file_checksum(Communicator& world, const std::string& path, std::int
   }
   world.all_reduce_host(trouble);
   if (trouble[0] != 0) return "";
-  merge_hashes(world, hashes);
+  one_hot_sum_hashes(world, hashes);
   return combined_hash(hashes);
 }
 

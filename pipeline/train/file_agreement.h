@@ -10,7 +10,7 @@
 namespace train_gpt {
 
 // Brings together hashes of which every element is nonzero on at most one rank. Collective.
-void merge_hashes(Communicator& world, std::span<std::uint64_t> hashes);
+void one_hot_sum_hashes(Communicator& world, std::span<std::uint64_t> hashes);
 
 // 16 hex digits over all bytes of a file that every rank can read; the ranks share the reading. Empty if one of them
 // could not read it, or sees another size than `bytes`. Collective; the same answer on all ranks.

@@ -39,7 +39,7 @@ Groups make_groups(Communicator& world, const Layout& layout, const Plan& plan) 
   groups.pipeline = world.split(replica, rank);
   if (layout.data > 1) groups.replicas = world.split(rank, replica);
   if (plan.request.schedule.placement.kind == Placement::Kind::bidirectional) {
-    groups.copies = groups.pipeline->split(std::min(rank, layout.pipeline - 1 - rank), rank);
+    groups.mirrors = groups.pipeline->split(std::min(rank, layout.pipeline - 1 - rank), rank);
   }
   for (std::size_t i = 0; i < plan.tied_sums.size(); ++i) {
     const TiedSum& sum = plan.tied_sums[i];
@@ -49,7 +49,7 @@ Groups make_groups(Communicator& world, const Layout& layout, const Plan& plan) 
       groups.tied.push_back({rank == sum.embedding ? sum.head : sum.embedding, std::move(pair)});
     }
   }
-  for (Communicator* group : {groups.copies.get(), groups.replicas.get()}) {
+  for (Communicator* group : {groups.mirrors.get(), groups.replicas.get()}) {
     if (group != nullptr) groups.summing.push_back(group);
   }
   for (const Groups::TiedPair& group : groups.tied) groups.summing.push_back(group.pair.get());

@@ -25,26 +25,26 @@ struct Groups {
   Communicator* world = nullptr;           // not owned
   std::unique_ptr<Communicator> pipeline;  // the ranks of this replica
   std::unique_ptr<Communicator> replicas;  // this pipeline rank in all replicas; null if d = 1
-  std::unique_ptr<Communicator> copies;  // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
+  std::unique_ptr<Communicator> mirrors;  // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
   // Pairs of ranks that hold the two ends of shards of a tied embedding, by the other rank; those of this rank.
   struct TiedPair {
     int peer = 0;
     std::unique_ptr<Communicator> pair;
   };
   std::vector<TiedPair> tied;
-  std::vector<Communicator*> summing;  // those of the above that sum gradients: copies, replicas, tied
+  std::vector<Communicator*> summing;  // those of the above that sum gradients: mirrors, replicas, tied
 
   int rank() const { return pipeline->rank(); }
   int replica() const { return world->rank() / layout.pipeline; }
   // One rank per parameter contributes to norms, hashes and checkpoints: in replica 0, and of two mirrored ranks the
   // first.
   bool owns_parameters() const;
-  bool is_first_of_mirrored() const { return copies == nullptr || copies->rank() == 0; }
+  bool is_first_of_mirrored() const { return mirrors == nullptr || mirrors->rank() == 0; }
   Communicator* tied_to(int peer) const;
   // visit(communicator) for each that there is.
   template <class Visit>
   void for_each(const Visit& visit) {
-    for (Communicator* group : {world, pipeline.get(), replicas.get(), copies.get()}) {
+    for (Communicator* group : {world, pipeline.get(), replicas.get(), mirrors.get()}) {
       if (group != nullptr) visit(*group);
     }
     for (const TiedPair& group : tied) visit(*group.pair);

@@ -19,9 +19,9 @@ RankMemory::RankMemory(Device& device, const Plan& plan, int rank)
   if (void* workspace = of(MemoryUse::workspace)) {
     device_.use_workspace(workspace, plan_.bytes_of(MemoryUse::workspace));
   }
-  zero(MemoryUse::parameters);  // actions are rehearsed before parameters are known
-  zero(MemoryUse::low_parameters);
-  zero(MemoryUse::spare_low_parameters);
+  zero(MemoryUse::parameters);  // actions run dry before parameters are known
+  zero(MemoryUse::working_parameters);
+  zero(MemoryUse::spare_working_parameters);
   zero(MemoryUse::tokens);  // all losses are read at once, also those that no list computes
   zero(MemoryUse::first_moment);
   zero(MemoryUse::second_moment);
@@ -67,13 +67,13 @@ void RankMemory::zero_messages() { zero(MemoryUse::messages); }
 
 RankMemory::~RankMemory() { release(); }
 
-void* RankMemory::low_parameters() const {
-  void* low = of(MemoryUse::low_parameters);
+void* RankMemory::working_parameters() const {
+  void* low = of(MemoryUse::working_parameters);
   return low != nullptr ? low : of(MemoryUse::parameters);
 }
 
-void* RankMemory::spare_low_parameters() const {
-  void* low = of(MemoryUse::spare_low_parameters);
+void* RankMemory::spare_working_parameters() const {
+  void* low = of(MemoryUse::spare_working_parameters);
   return low != nullptr ? low : of(MemoryUse::spare_parameters);
 }
 

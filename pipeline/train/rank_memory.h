@@ -21,9 +21,9 @@ class RankMemory {
 
   // Null where the plan has none.
   float* parameters() const { return floats(MemoryUse::parameters); }
-  void* low_parameters() const;  // activation precision: in fp32 the parameters themselves
+  void* working_parameters() const;  // activation precision: in fp32 the parameters themselves
   float* spare_parameters() const { return floats(MemoryUse::spare_parameters); }
-  void* spare_low_parameters() const;  // likewise
+  void* spare_working_parameters() const;  // likewise
   float* gradients() const { return floats(MemoryUse::gradients); }
   // Those of a step, where two steps have their own (MemoryUse::second_gradients).
   float* step_gradients(std::int64_t step) const {
@@ -61,7 +61,9 @@ class RankMemory {
   // parameters() and spare_parameters() change places.
   void swap_parameters() { std::swap(at(MemoryUse::parameters), at(MemoryUse::spare_parameters)); }
   void swap_update() { std::swap(at(MemoryUse::spare_parameters), at(MemoryUse::last_update)); }
-  void swap_low_parameters() { std::swap(at(MemoryUse::low_parameters), at(MemoryUse::spare_low_parameters)); }
+  void swap_working_parameters() {
+    std::swap(at(MemoryUse::working_parameters), at(MemoryUse::spare_working_parameters));
+  }
   void zero_gradients();
   void zero_messages();
 

@@ -7,7 +7,7 @@ namespace train_gpt {
 namespace {
 
 // Lock-free, as a handler needs it.
-std::atomic<int> wished = 0;
+std::atomic<int> requested = 0;
 std::atomic<int> demanded = 0;
 std::atomic<long> first_interrupt_ms = 0;  // 0: none yet
 
@@ -19,7 +19,7 @@ long now_ms() {
 
 void note_wish(int signal) {
   int none = 0;
-  wished.compare_exchange_strong(none, signal);
+  requested.compare_exchange_strong(none, signal);
   if (signal != SIGINT) return;
   long never = 0;
   if (first_interrupt_ms.compare_exchange_strong(never, now_ms())) return;
@@ -60,10 +60,10 @@ void listen_for_end() { listen(note_demand); }
 
 void stop_listening() {
   listen(SIG_DFL);
-  if (wished != 0) raise(wished);
+  if (requested != 0) raise(requested);
 }
 
-int wish_to_stop() { return wished; }
+int stop_request() { return requested; }
 
 int demand_to_end() { return demanded; }
 

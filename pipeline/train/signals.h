@@ -1,6 +1,6 @@
 // The meaning of signals to a rank.
 //
-// To a training run SIGTERM, SIGINT, SIGUSR1, SIGUSR2 and SIGHUP are all the wish that it stops where it can go on
+// To a training run SIGTERM, SIGINT, SIGUSR1, SIGUSR2 and SIGHUP are all a request to stop where it can go on
 // later: mpirun forwards some of them, batch systems send others, and a signal to every process of a job reaches each
 // rank twice. So repeats change nothing, except a second SIGINT more than a second after the first: a person who
 // insists. To all other commands these signals are the end, with a message that says what the rank was doing.
@@ -25,7 +25,7 @@ void listen_for_end();
 void stop_listening();
 
 // The first signal that was a stop request; 0: none.
-int wish_to_stop();
+int stop_request();
 // The signal that demands an end without delay; 0: none.
 int demand_to_end();
 

@@ -72,7 +72,7 @@ Trainer::~Trainer() {
 void Trainer::open() {
   executor_.open();
   for (Communicator* group : groups_.summing) group->open_collectives(memory_.plan().layout.gradient_elements);
-  if (plan_.request.computes && device_.sets_up_on_first_use()) rehearse();
+  if (plan_.request.computes && device_.sets_up_on_first_use()) dry_run();
 }
 
 // Input for actions that run alone: token 0 everywhere.
@@ -84,10 +84,10 @@ void Trainer::load_zeros() {
   memory_.zero_messages();
 }
 
-void Trainer::rehearse() {
+void Trainer::dry_run() {
   load_zeros();
-  executor_.rehearse();
-  rehearse_reductions();
+  executor_.dry_run();
+  dry_run_reductions();
   memory_.zero_gradients();
   device_.synchronize();
 }
@@ -181,7 +181,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   begin_report(rank_times(device_, last_marks_, clock_ahead_ms_));
   complete_report();
   waits_for_ = kOfAllRanks;
-  groups_.world->merge_host(report_);
+  groups_.world->one_hot_sum(report_);
   waits_for_ = nullptr;
   const StepResult result = read_report(step);
   updating.begin = device_.mark();
@@ -198,7 +198,7 @@ StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
   last_marks_ = executor_.marks();
   begin_report(rank_times(device_, last_marks_, clock_ahead_ms_));
   complete_report();
-  const Ticket merged = groups_.world->start_merge_host(report_);
+  const Ticket merged = groups_.world->start_one_hot_sum(report_);
   updating.begin = device_.mark();
   if (plan_.request.computes) update_ahead(step);
   updating.end = device_.mark();
@@ -210,10 +210,10 @@ StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
   StepResult result = read_report(step);
   if (result.skipped) {
     is_ahead_ = false;
-    executor_.take_back();
+    executor_.roll_back();
     finish_gathers();
     memory_.swap_parameters();
-    refresh_low_parameters();  // the update had written them, too
+    refresh_working_parameters();  // the update had written them, too
   } else {
     result.redone = !settle(step, result.grad_norm);
   }
@@ -230,7 +230,7 @@ float Trainer::dloss() const {
 bool Trainer::settle(std::int64_t step, double norm) {
   is_ahead_ = clip_factor(norm, optimizer_.grad_clip) == 1.0F;
   if (!is_ahead_) {
-    executor_.take_back();
+    executor_.roll_back();
     finish_gathers();
     memory_.swap_parameters();
     update(step, norm);
@@ -316,7 +316,7 @@ OptimizerArenas Trainer::arenas(float* new_values) const {
   const bool low = plan_.request.precision != Precision::fp32;
   return {
       .new_values = new_values,
-      .low = low && !has_parts() ? memory_.low_parameters() : nullptr,
+      .low = low && !has_parts() ? memory_.working_parameters() : nullptr,
       .m = memory_.first_moment(),
       .v = memory_.second_moment(),
       .values = memory_.parameters(),
@@ -402,7 +402,7 @@ StageCosts Trainer::measure_stages() {
     }
   }
   memory_.zero_gradients();
-  groups_.world->merge_host(costs);
+  groups_.world->one_hot_sum(costs);
   StageCosts result;
   for (std::size_t s = 0; s < stages; ++s) {
     result.forward.push_back(costs[3 * s]);

@@ -83,7 +83,7 @@ class Trainer {
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
 
-  // Opens channels and collectives, then rehearses every kind of action once where the device sets things up on first
+  // Opens channels and collectives, then runs every kind of action dry once where the device sets things up on first
   // use, so that no message waits for that; collective, after the parameters are there and before the first step,
   // validation or measurement.
   void open();
@@ -162,13 +162,13 @@ class Trainer {
   const RankMemory& memory() const { return memory_; }
 
  private:
-  void refresh_low_parameters();
-  void refresh_low_parameters(int section);  // of RankPlan::sections
+  void refresh_working_parameters();
+  void refresh_working_parameters(int section);  // of RankPlan::sections
   void write_together(const std::string& path, const std::function<void()>& create,
                       const std::function<void()>& write_own);
   void load_zeros();
-  void rehearse();
-  void rehearse_reductions();
+  void dry_run();
+  void dry_run_reductions();
   void load_tokens(const Batch& batch, std::int64_t step = 0);
   float dloss() const;
   StepResult norm_then_update(std::int64_t step);

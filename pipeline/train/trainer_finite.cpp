@@ -29,7 +29,7 @@ std::string Trainer::non_finite_parameter() {
       if (!all_finite(host)) mine = 1 + entry.tensor;
     }
   }
-  groups_.world->merge_host(found);
+  groups_.world->one_hot_sum(found);
   const auto first = std::ranges::find_if(found, [](double one) { return one != 0; });
   return first == found.end() ? "" : tensors[static_cast<std::size_t>(*first) - 1].name;
 }

@@ -38,8 +38,8 @@ void Trainer::fill(std::int64_t step, const Batch& batch) {
   flow_.window_begin_s = monotonic_seconds();
   const bool low = plan_.request.precision != Precision::fp32;
   executor_.begin_flow();
-  executor_.set_version(step, low ? nullptr : memory_.spare_parameters(), memory_.spare_low_parameters());
-  executor_.set_version(step + 1, memory_.parameters(), memory_.low_parameters());
+  executor_.set_version(step, low ? nullptr : memory_.spare_parameters(), memory_.spare_working_parameters());
+  executor_.set_version(step + 1, memory_.parameters(), memory_.working_parameters());
   if (plan_.request.computes) load_tokens(batch, step);
   executor_.train_window(dloss(), {.step = step - 1, .own = false, .next = true}, {});
 }
@@ -71,7 +71,7 @@ void Trainer::settle_window(bool must) {
     if (!gradients_are_reduced(must)) return;
     flow_.updating.issued = device_.mark();
     complete_report();
-    flow_.merged = groups_.world->start_merge_host(report_);
+    flow_.merged = groups_.world->start_one_hot_sum(report_);
     flow_.merging = true;
     flow_.is_taken = plan_.request.gradient_buffers == 1;
     if (flow_.is_taken) take_window_step(step, 0);
@@ -126,11 +126,11 @@ void Trainer::take_window_step(std::int64_t step, double norm) {
       take_step(memory_.spare_parameters(), /*keep_moments=*/false);
       memory_.swap_parameters();
     } else {  // one master: its older rounded copies are what is computed with
-      memory_.swap_low_parameters();
+      memory_.swap_working_parameters();
       take_step(memory_.parameters(), /*keep_moments=*/false);
     }
     issue_gathers();
-    executor_.set_version(step + 2, memory_.parameters(), memory_.low_parameters());
+    executor_.set_version(step + 2, memory_.parameters(), memory_.working_parameters());
   }
   flow_.updating.end = device_.mark();
   if (plan_.request.computes) lowered_marks_[update_at_] = flow_.updating;
@@ -172,7 +172,7 @@ void Trainer::correct_window_step(std::int64_t step) {
 // A step that updates nothing: version step + 1 is version step.
 void Trainer::keep_version(std::int64_t step) {
   copy_to_previous();  // also where the pipe is filled again
-  executor_.set_version(step + 2, memory_.parameters(), memory_.low_parameters());
+  executor_.set_version(step + 2, memory_.parameters(), memory_.working_parameters());
 }
 
 void Trainer::copy_to_previous() {
@@ -181,8 +181,8 @@ void Trainer::copy_to_previous() {
   if (plan_.request.precision == Precision::fp32) {
     device_.copy(memory_.spare_parameters(), memory_.parameters(), rank.bytes_of(MemoryUse::spare_parameters));
   } else {
-    device_.copy(memory_.spare_low_parameters(), memory_.low_parameters(),
-                 rank.bytes_of(MemoryUse::spare_low_parameters));
+    device_.copy(memory_.spare_working_parameters(), memory_.working_parameters(),
+                 rank.bytes_of(MemoryUse::spare_working_parameters));
   }
 }
 
@@ -203,7 +203,7 @@ void Trainer::load_previous(const ModelFile& file) {
   }
   file.read_arena(device_, memory_.gradients(), rank.layout);
   for (const ArenaLayout::Entry& entry : rank.layout.entries) {
-    char* low = static_cast<char*>(memory_.spare_low_parameters());
+    char* low = static_cast<char*>(memory_.spare_working_parameters());
     device_.from_float(low + entry.offset * element_size(plan_.request.precision), memory_.gradients() + entry.offset,
                        entry.info.elements);
   }
@@ -223,7 +223,7 @@ void Trainer::save_previous(const std::string& path) {
   const float* values = memory_.spare_parameters();
   if (plan_.request.precision != Precision::fp32) {
     for (const ArenaLayout::Entry& entry : rank.layout.entries) {
-      const char* low = static_cast<const char*>(memory_.spare_low_parameters());
+      const char* low = static_cast<const char*>(memory_.spare_working_parameters());
       device_.to_float(memory_.gradients() + entry.offset, low + entry.offset * element_size(plan_.request.precision),
                        entry.info.elements);
     }

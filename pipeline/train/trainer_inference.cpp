@@ -17,7 +17,7 @@ double Trainer::validate(const Batch& batch) {
   std::vector<double> losses(static_cast<std::size_t>(shape.replicas) * static_cast<std::size_t>(shape.micro_batches),
                              0.0);
   micro_batch_losses(losses, plan_.validation.actions(groups_.rank()));
-  groups_.world->merge_host(losses);
+  groups_.world->one_hot_sum(losses);
   const double loss = mean_loss(losses);
   require_finite_loss(loss);
   return loss;
@@ -40,7 +40,7 @@ std::vector<double> Trainer::row_losses(const Batch& batch) {
           static_cast<double>(host_losses_[static_cast<std::size_t>(token)]);
     }
   }
-  groups_.world->merge_host(rows);
+  groups_.world->one_hot_sum(rows);
   return rows;
 }
 
@@ -68,7 +68,7 @@ void Trainer::generate(std::vector<std::int32_t> ids, std::int64_t count, const 
       const bool finite = std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
       drawn[0] = finite ? sample_token(logits, sampling, uniform_number(seed, k)) : kNone;
     }
-    groups_.world->merge_host(drawn);
+    groups_.world->one_hot_sum(drawn);
     if (!std::isfinite(drawn[0])) require_finite_loss(drawn[0]);
     ids.push_back(static_cast<std::int32_t>(drawn[0]));
     if (!take(ids.back())) return;

@@ -10,13 +10,13 @@ namespace train_gpt {
 
 void Trainer::initialise(std::uint64_t seed) {
   initialise_arena(device_, memory_.parameters(), plan_.request.model, held(), seed);
-  refresh_low_parameters();
+  refresh_working_parameters();
   copy_to_previous();
 }
 
 void Trainer::load(const ModelFile& file) {
   file.read_arena(device_, memory_.parameters(), held());
-  refresh_low_parameters();
+  refresh_working_parameters();
   copy_to_previous();
 }
 
@@ -25,18 +25,18 @@ void Trainer::load_moments(const OptimizerFile& file) {
                    shards() ? shard_.in_shard : memory_.plan().layout);
 }
 
-void Trainer::refresh_low_parameters() {
-  for (std::size_t i = 0; i < memory_.plan().sections.size(); ++i) refresh_low_parameters(static_cast<int>(i));
+void Trainer::refresh_working_parameters() {
+  for (std::size_t i = 0; i < memory_.plan().sections.size(); ++i) refresh_working_parameters(static_cast<int>(i));
 }
 
-void Trainer::refresh_low_parameters(int section) {
+void Trainer::refresh_working_parameters(int section) {
   const Precision precision = plan_.request.precision;
   const Section& whole = memory_.plan().sections[static_cast<std::size_t>(section)];
   if (precision == Precision::fp32 || !whole.has_parameters || has_parts()) return;
   // One by one: nobody has written what lies between two tensors.
   for (const int index : whole.entries) {
     const ArenaLayout::Entry& entry = memory_.plan().layout.entries[static_cast<std::size_t>(index)];
-    char* low = static_cast<char*>(memory_.low_parameters()) + entry.offset * element_size(precision);
+    char* low = static_cast<char*>(memory_.working_parameters()) + entry.offset * element_size(precision);
     device_.from_float(low, memory_.parameters() + entry.offset, entry.info.elements);
   }
 }
@@ -94,7 +94,7 @@ std::string Trainer::parameter_hash() {
     if (!entry.owned || !owns_held()) continue;
     std::copy_n(mine.begin() + entry.info.first_atom, entry.info.atoms(), hashes.begin() + entry.info.first_atom);
   }
-  merge_hashes(*groups_.world, hashes);
+  one_hot_sum_hashes(*groups_.world, hashes);
   check_copies(mine, hashes);
   return combined_hash(hashes);
 }
@@ -110,7 +110,7 @@ void Trainer::check_copies(const std::vector<std::uint64_t>& mine, const std::ve
     drifted[static_cast<std::size_t>(groups_.world->rank())] = 1 + entry.tensor;
     break;
   }
-  groups_.world->merge_host(drifted);
+  groups_.world->one_hot_sum(drifted);
   for (std::size_t rank = 0; rank < drifted.size(); ++rank) {
     if (drifted[rank] == 0) continue;
     throw std::runtime_error("rank " + std::to_string(rank) + " holds another " +

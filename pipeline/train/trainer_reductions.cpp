@@ -14,7 +14,7 @@ namespace {
 // From whom a reduction brings what.
 const char* gradients_from(LoweredAction::Kind kind) {
   switch (kind) {
-    case LoweredAction::Kind::reduce_copies:
+    case LoweredAction::Kind::reduce_mirrors:
       return "the gradients of the mirrored rank";
     case LoweredAction::Kind::reduce_replicas:
       return "the gradients of the other replicas";
@@ -87,8 +87,8 @@ void Trainer::issue(std::size_t index) {
   };
   if (!plan_.request.computes) return all_reduce(replicas, &met_[index], 1);
   switch (action.kind) {
-    case LoweredAction::Kind::reduce_copies:
-      all_reduce(groups_.copies.get(), gradients(), section(action.section).elements);
+    case LoweredAction::Kind::reduce_mirrors:
+      all_reduce(groups_.mirrors.get(), gradients(), section(action.section).elements);
       break;
     case LoweredAction::Kind::reduce_replicas:
       if (shards()) {
@@ -123,7 +123,7 @@ void Trainer::issue(std::size_t index) {
 }
 
 // Each as it will run: NCCL connects the ranks of a communicator by the size of what it sums.
-void Trainer::rehearse_reductions() {
+void Trainer::dry_run_reductions() {
   if (!plan_.request.training) return;
   for (std::size_t i = 0; i < lowered_.size(); ++i) {
     issue(i);
@@ -138,7 +138,7 @@ void Trainer::await_reduction(std::size_t index) {
   group->await(running_[index].ticket);
   if (!is_over(index)) group->await_until([&] { return is_over(index); });
   const LoweredAction& action = lowered_[index];
-  if (action.kind == LoweredAction::Kind::gather) refresh_low_parameters(action.section);
+  if (action.kind == LoweredAction::Kind::gather) refresh_working_parameters(action.section);
   if (action.kind == LoweredAction::Kind::reduce_replicas) keep_own_gradients(action.section);
 }
 
@@ -158,7 +158,7 @@ void Trainer::finish_reduction(std::size_t index) {
 void Trainer::finish_reductions() {
   for (std::size_t i = 0; i < issued_; ++i) finish_reduction(i);
   for (Communicator* group : groups_.summing) {
-    waits_for_ = gradients_from(group == groups_.copies.get()     ? LoweredAction::Kind::reduce_copies
+    waits_for_ = gradients_from(group == groups_.mirrors.get()    ? LoweredAction::Kind::reduce_mirrors
                                 : group == groups_.replicas.get() ? LoweredAction::Kind::reduce_replicas
                                                                   : LoweredAction::Kind::reduce_tied);
     group->catch_up();

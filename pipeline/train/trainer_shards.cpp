@@ -74,7 +74,8 @@ Ticket Trainer::start_gather(int index) {
   const auto at = static_cast<std::size_t>(index);
   const std::int64_t element = element_size(plan_.request.precision);
   const ElementRange piece = own_piece(one);
-  char* window = static_cast<char*>(memory_.low_parameters()) + memory_.plan().parameter_windows->offsets[at] * element;
+  char* window =
+      static_cast<char*>(memory_.working_parameters()) + memory_.plan().parameter_windows->offsets[at] * element;
   char* mine = window + (piece.offset - one.offset) * element;
   const float* values = memory_.parameters() + shard_.places[at];
   if (piece.elements > 0) {

@@ -24,7 +24,7 @@
 #include "model/safetensors.h"
 #include "pipeline/planner/unit_profile.h"
 #include "pipeline/schedule/csv.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "pipeline/train/state_file.h"
 
 namespace {
@@ -113,7 +113,7 @@ void read_vocabulary_named(const std::string& name, const std::string& bytes) {
   for (const std::int32_t id : ids) tokenizer.bytes_of(id);
 }
 
-void read_schedule(const std::string& bytes) { validate(parse_schedule_csv(bytes, "fuzzed")); }
+void read_schedule(const std::string& bytes) { check_schedule(parse_schedule_csv(bytes, "fuzzed")); }
 
 void read_profile(const std::string& bytes) { load_profile(file_with("profile.json", bytes)); }
 

@@ -118,10 +118,10 @@ TEST(Lowering, EverySectionIsReducedBehindTheLastWOfItsStage) {
 
 // (model stage, kind, first shard) of the sections that two mirrored ranks reduce, in the order in which one does.
 using Reduced = std::vector<std::tuple<int, Section::Kind, int>>;
-Reduced sums_of_copies(const Plan& plan, int rank) {
+Reduced sums_of_mirrors(const Plan& plan, int rank) {
   Reduced order;
   for (const LoweredAction& action : lower(plan, rank)) {
-    if (action.kind != LoweredAction::Kind::reduce_copies) continue;
+    if (action.kind != LoweredAction::Kind::reduce_mirrors) continue;
     const Section& section =
         plan.ranks[static_cast<std::size_t>(rank)].sections[static_cast<std::size_t>(action.section)];
     EXPECT_GE(action.after, last_weight(plan.request.schedule.actions(rank), section.stage));
@@ -138,8 +138,8 @@ TEST(Lowering, MirroredRanksReduceTheSameSectionsInOneOrder) {
       for (const std::int64_t vocab : {257, 5000}) {
         const Plan plan = plan_of({.schedule = "dualpipe", .ranks = ranks, .vocab = vocab, .optimizer = optimizer});
         for (int rank = 0; rank < ranks / 2; ++rank) {
-          const Reduced order = sums_of_copies(plan, rank);
-          EXPECT_EQ(order, sums_of_copies(plan, ranks - 1 - rank)) << to_string(optimizer) << " on rank " << rank;
+          const Reduced order = sums_of_mirrors(plan, rank);
+          EXPECT_EQ(order, sums_of_mirrors(plan, ranks - 1 - rank)) << to_string(optimizer) << " on rank " << rank;
           EXPECT_EQ(order.size(), plan.ranks[static_cast<std::size_t>(rank)].sections.size());
           EXPECT_EQ((std::set<Reduced::value_type>(order.begin(), order.end()).size()), order.size());
         }
@@ -156,7 +156,8 @@ TEST(Lowering, TheTiedSumNeedsAllSumsOfItsTensor) {
     for (int rank = 0; rank < wanted.ranks; ++rank) {
       const std::vector<LoweredAction> actions = lower(plan, rank);
       const std::vector<Section>& sections = plan.ranks[static_cast<std::size_t>(rank)].sections;
-      const auto last = wanted.replicas > 1 ? LoweredAction::Kind::reduce_replicas : LoweredAction::Kind::reduce_copies;
+      const auto last =
+          wanted.replicas > 1 ? LoweredAction::Kind::reduce_replicas : LoweredAction::Kind::reduce_mirrors;
       std::vector<std::size_t> sums;
       int tied = 0;
       for (std::size_t i = 0; i < actions.size(); ++i) {

@@ -87,7 +87,7 @@ bool has_mlp(const RankPlan& plan) {
 bool lasts(MemoryUse use) {
   return use == MemoryUse::parameters || use == MemoryUse::gradients || use == MemoryUse::group_gradients ||
          use == MemoryUse::first_moment || use == MemoryUse::second_moment || use == MemoryUse::gradient_shards ||
-         use == MemoryUse::low_parameters;
+         use == MemoryUse::working_parameters;
 }
 
 // Adds to `run` that every rank compares its plan with what it allocated and used.
@@ -102,7 +102,7 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
   run.before_training = [what](Trainer& trainer) {
     const RankPlan& plan = trainer.memory().plan();
     EXPECT_EQ(device->allocated(), plan.total_bytes()) << what;
-    // What the rehearsal before the first step wrote does not count, where it leaves nothing for the steps.
+    // What the dry run before the first step wrote does not count, where it leaves nothing for the steps.
     for (std::size_t i = 0; i < plan.memory.size(); ++i) {
       if (!lasts(plan.memory[i].use)) WatchedDevice::mark_unused(device->blocks()[i]);
     }

@@ -8,7 +8,7 @@
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/channels.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "test/refused.h"
 
 namespace train_gpt {
@@ -40,7 +40,7 @@ TEST(Plan, EveryChannelHasTheSlotsThatItsMessagesNeed) {
       if (violation({.name = schedule, .ranks = 4, .micro_batches = micro_batches})) continue;
       const Plan plan = make_plan(request_for(schedule, 4, micro_batches));
       const Schedule& training = plan.request.schedule;
-      const std::vector<ChannelSlots> wanted = validate(training).channels;
+      const std::vector<ChannelSlots> wanted = check_schedule(training).channels;
       std::vector<int> queues;
       forward_only(training, micro_batches, &queues);
       const ChannelTable table(training.placement);
@@ -180,7 +180,8 @@ TEST(MemoryTable, SaysWhichReplicaHasCopies) {
     plan.ranks[0].copy_bytes = 3 << 20;
     const std::string table = memory_table(plan);
     EXPECT_NE(table.find("checkpoint copy, on host           3.0 MiB               -\n"), std::string::npos) << table;
-    const bool said = table.find("Such copies has the first of the 2 replicas; the others write nothing") != std::string::npos;
+    const bool said =
+        table.find("Such copies has the first of the 2 replicas; the others write nothing") != std::string::npos;
     EXPECT_EQ(said, replicas == 2) << table;
   }
 }

@@ -11,7 +11,7 @@
 #include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/recompute.h"
 #include "pipeline/schedule/catalog.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "test/refused.h"
 
 namespace train_gpt {
@@ -314,7 +314,7 @@ TEST(Choose, AutoIsNoSlowerThanAnyNamedSchedule) {
     EXPECT_FALSE(best.schedule_reason.empty());
     EXPECT_NE(best.plan.request.schedule.placement.kind, Placement::Kind::bidirectional);
     EXPECT_LE(best.plan.request.schedule.placement.depth(), unit_count(preset("d6")));
-    validate(best.plan.request.schedule);
+    check_schedule(best.plan.request.schedule);
     for (const std::string& name : schedule_names()) {
       if (name == "dualpipe" || violation({.name = name, .ranks = p, .micro_batches = 8})) continue;
       const Choice named = choose(request_for(name, p, 8));

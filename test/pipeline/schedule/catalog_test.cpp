@@ -8,7 +8,7 @@
 
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/channels.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 namespace train_gpt {
 namespace {
@@ -122,9 +122,9 @@ TEST(Catalog, RandomRequestsAreValidOrRefused) {
     ++made;
     const Schedule schedule = make_schedule(request);
     try {
-      const Validation validation = validate(schedule);
-      EXPECT_TRUE(validation.notices.empty()) << title(request);
-      EXPECT_EQ(validation.channels.size(), channels(schedule).size()) << title(request);
+      const ScheduleCheck check = check_schedule(schedule);
+      EXPECT_TRUE(check.notices.empty()) << title(request);
+      EXPECT_EQ(check.channels.size(), channels(schedule).size()) << title(request);
     } catch (const std::invalid_argument& error) {
       ADD_FAILURE() << title(request) << ": " << error.what();
     }
@@ -144,7 +144,7 @@ TEST(Catalog, SmallAndOddSizes) {
           EXPECT_TRUE(dual) << title(request);
           continue;
         }
-        EXPECT_NO_THROW(validate(make_schedule(request))) << title(request);
+        EXPECT_NO_THROW(check_schedule(make_schedule(request))) << title(request);
       }
     }
   }
@@ -157,7 +157,7 @@ TEST(Catalog, EveryLegalGroupSizeRuns) {
         for (int g = 1; g <= m; ++g) {
           const ScheduleRequest request{.name = name, .ranks = p, .micro_batches = m, .group_size = g};
           if (!violation(request)) {
-            EXPECT_NO_THROW(validate(make_schedule(request))) << title(request);
+            EXPECT_NO_THROW(check_schedule(make_schedule(request))) << title(request);
           }
         }
       }

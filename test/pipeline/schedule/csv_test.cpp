@@ -8,7 +8,7 @@
 
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/schedule/csv.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 namespace train_gpt {
 namespace {
@@ -144,10 +144,10 @@ TEST(ScheduleCsv, InfersAnyTable) {
   const Schedule blocks = parse_schedule_csv("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n", "f.csv");
   EXPECT_EQ(blocks.placement.kind, Placement::Kind::table);
   EXPECT_EQ(blocks.chunks, 2);
-  EXPECT_NO_THROW(validate(blocks));
+  EXPECT_NO_THROW(check_schedule(blocks));
   const Schedule uneven = parse_schedule_csv("0F0,2F0,2B0,0B0\n1F0,1B0\n", "f.csv");
   EXPECT_EQ(uneven.placement.depth(), 3);
-  EXPECT_NO_THROW(validate(uneven));
+  EXPECT_NO_THROW(check_schedule(uneven));
 }
 
 TEST(ScheduleCsv, RefusesNonsenseByRowAndCell) {
@@ -220,7 +220,7 @@ TEST(ScheduleCsv, MutatedFilesNeverCrash) {
     }
     try {
       const Schedule schedule = parse_schedule_csv(text, "fuzz.csv");
-      validate(schedule);
+      check_schedule(schedule);
       EXPECT_EQ(parse_schedule_csv(csv_of(schedule), "again").lists, schedule.lists);
       ++accepted;
     } catch (const std::invalid_argument& error) {

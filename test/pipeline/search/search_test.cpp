@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "pipeline/schedule/catalog.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 namespace train_gpt {
 namespace {
@@ -49,7 +49,7 @@ void expect_sound(const SearchRequest& request, const SearchResult& result) {
     for (const char operation : {'F', 'I', 'W'})
       EXPECT_EQ((next[{operation, static_cast<int>(stage)}]), entry.last_micro_batch - entry.first_micro_batch);
   }
-  EXPECT_TRUE(validate(schedule, request.costs).notices.empty());
+  EXPECT_TRUE(check_schedule(schedule, request.costs).notices.empty());
   const Simulation simulation = simulate(schedule, request.costs, options_of(request));
   EXPECT_DOUBLE_EQ(simulation.makespan, result.simulation.makespan);
   EXPECT_DOUBLE_EQ(simulation.span, result.simulation.span);

@@ -9,7 +9,7 @@
 
 #include "pipeline/schedule/flushless.h"
 #include "pipeline/schedule/list_builder.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "test/refused.h"
 
 namespace train_gpt::test {
@@ -63,7 +63,7 @@ TEST(TwoBufferedWeights, HasNoBubbleButThatOfFillAndDrain) {
   for (const int w : {1, 2}) {
     for_all_sizes(w, [&](int p, int m) {
       const Schedule schedule = two_bw(p, m, w);
-      validate(schedule);
+      check_schedule(schedule);
       const Simulation simulation = simulate(schedule, Costs{});
       const SteadyState steady = steady_state(schedule, simulation);
       EXPECT_NEAR(steady.bubble, 0, 1e-12) << "p=" << p << " m=" << m << " w=" << w;
@@ -146,12 +146,12 @@ TEST(TwoBufferedWeights, AVersionThatDoesNotExistYetIsRefused) {
   early.name = "early";
   early.steps = 3;
   early.rank(0).forward(0, 0).forward(0, 1).forward(0, 2).backward(0, 0).backward(0, 1).backward(0, 2);
-  EXPECT_REFUSED(validate(early), "schedule early", "0F2", "version 1", "1 backwards of step 0");
+  EXPECT_REFUSED(check_schedule(early), "schedule early", "0F2", "version 1", "1 backwards of step 0");
   Schedule apart(Placement::loop(1, 1, 3), 3);
   apart.name = "apart";
   apart.steps = 3;
   apart.rank(0).forward(0, 0).forward(0, 1).backward(0, 0).forward(0, 2).backward(0, 1).backward(0, 2);
-  validate(apart);
+  check_schedule(apart);
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ class ScriptedCommunicator final : public Communicator {
   Ticket reduce_scatter(float*, std::span<const std::int64_t>) override { return none(); }
   Ticket all_gather(float*, std::span<const std::int64_t>) override { return none(); }
   void all_reduce_host(std::span<double>) override { none(); }
-  void merge_host(std::span<double>) override { none(); }
-  Ticket start_merge_host(std::span<double>) override { return none(); }
+  void one_hot_sum(std::span<double>) override { none(); }
+  Ticket start_one_hot_sum(std::span<double>) override { return none(); }
   void broadcast_host(void*, std::int64_t, int) override { none(); }
   std::vector<std::vector<char>> gather_host(std::span<const char>, int) override {
     return none(), std::vector<std::vector<char>>{};

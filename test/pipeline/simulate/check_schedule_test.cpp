@@ -1,11 +1,11 @@
-// The validator: what it must refuse, in which words, and how many slots it counts.
+// The check of a schedule: what it must refuse, in which words, and how many slots it counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <stdexcept>
 
 #include "pipeline/schedule/catalog.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 #include "test/pipeline/schedule/golden_lists.h"
 
 namespace train_gpt {
@@ -13,7 +13,7 @@ namespace {
 
 std::string refusal(const Schedule& schedule) {
   try {
-    validate(schedule);
+    check_schedule(schedule);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -108,7 +108,7 @@ TEST(Validate, RefusesMessagesOutOfOrder) {
 
 TEST(Validate, SaysForWhichSlotsARankWaits) {
   const Schedule schedule = make_schedule({.name = "1f1b", .ranks = 2, .micro_batches = 2});
-  std::vector<ChannelSlots> slots = validate(schedule).channels;
+  std::vector<ChannelSlots> slots = check_schedule(schedule).channels;
   EXPECT_FALSE(blocking_cycle(schedule, slots));
   for (ChannelSlots& channel : slots) channel.receive = 0;
   EXPECT_EQ(
@@ -133,22 +133,22 @@ TEST(Validate, FusedPairsAwaitBothInputs) {
 }
 
 TEST(Validate, AcceptsWhatIsOutOfMicroBatchOrderWithANotice) {
-  const Validation descending = validate(csv("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n"));
+  const ScheduleCheck descending = check_schedule(csv("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n"));
   ASSERT_EQ(descending.notices.size(), 1u);
   EXPECT_NE(descending.notices[0].find("out of micro-batch order (0B0 comes after micro-batch 1)"), std::string::npos)
       << descending.notices[0];
   // A streamed head adds to its gradient in F.
-  const Validation forwards = validate(csv("0F1,0F0,0B0,0B1\n1F1,1F0,1B0,1B1\n"));
+  const ScheduleCheck forwards = check_schedule(csv("0F1,0F0,0B0,0B1\n1F1,1F0,1B0,1B1\n"));
   ASSERT_EQ(forwards.notices.size(), 1u);
   EXPECT_NE(forwards.notices[0].find("out of micro-batch order (0F0 comes after micro-batch 1)"), std::string::npos)
       << forwards.notices[0];
-  EXPECT_TRUE(validate(csv("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n")).notices.empty());
+  EXPECT_TRUE(check_schedule(csv("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n")).notices.empty());
 }
 
 TEST(Validate, CountsTheSlotsOfInterleavedGroups) {
   const Schedule schedule =
       make_schedule({.name = "interleaved", .ranks = 8, .micro_batches = 32, .chunks = 2, .group_size = 16});
-  std::vector<ChannelSlots> slots = validate(schedule).channels;
+  std::vector<ChannelSlots> slots = check_schedule(schedule).channels;
   int deepest = 0;
   for (const ChannelSlots& channel : slots) deepest = std::max(deepest, channel.receive);
   EXPECT_EQ(deepest, 12);
@@ -162,14 +162,14 @@ TEST(Validate, CountsTheSlotsOfInterleavedGroups) {
 }
 
 TEST(Validate, OneForwardOneBackwardNeedsNoMoreThanTwoSlots) {
-  const Validation validation = validate(make_schedule({.name = "1f1b", .ranks = 4, .micro_batches = 8}));
-  ASSERT_EQ(validation.channels.size(), 6u);
-  for (const ChannelSlots& slots : validation.channels) {
+  const ScheduleCheck check = check_schedule(make_schedule({.name = "1f1b", .ranks = 4, .micro_batches = 8}));
+  ASSERT_EQ(check.channels.size(), 6u);
+  for (const ChannelSlots& slots : check.channels) {
     EXPECT_EQ(slots.receive, 2);
     EXPECT_EQ(slots.send, 2);
     EXPECT_EQ(slots.messages, 8);
   }
-  EXPECT_TRUE(validate(make_schedule({.name = "1f1b", .ranks = 1, .micro_batches = 8})).channels.empty());
+  EXPECT_TRUE(check_schedule(make_schedule({.name = "1f1b", .ranks = 1, .micro_batches = 8})).channels.empty());
 }
 
 }  // namespace

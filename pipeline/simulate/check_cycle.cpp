@@ -1,4 +1,4 @@
-// The acyclicity test of validate.h. Instead of building the graph, every rank advances along its list as far as
+// The acyclicity test of check_schedule.h. Instead of building the graph, every rank advances along its list as far as
 // messages and slots allow. No edge of the graph depends on time, so the order in which ranks advance does not matter:
 // either all lists end, or the ranks that are left wait for each other in a circle.
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "pipeline/schedule/channels.h"
 #include "pipeline/schedule/schedule.h"
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 namespace train_gpt {
 

@@ -1,4 +1,4 @@
-#include "pipeline/simulate/validate.h"
+#include "pipeline/simulate/check_schedule.h"
 
 #include <algorithm>
 #include <limits>
@@ -224,32 +224,32 @@ void check_shape(const Schedule& schedule) {
 
 }  // namespace
 
-Validation validate(const Schedule& schedule, const Costs& costs) {
+ScheduleCheck check_schedule(const Schedule& schedule, const Costs& costs) {
   check_shape(schedule);
-  Validation validation;
+  ScheduleCheck check;
   {
     ListChecker checker(schedule);
     checker.check();
-    validation.notices = checker.notices();
+    check.notices = checker.notices();
   }
   if (schedule.steps > 1) check_versions(schedule);
   const ChannelTable table(schedule.placement);
   const std::vector<std::int64_t> messages = check_channels(schedule, table);
   constexpr int kUnlimited = std::numeric_limits<int>::max();
   for (std::size_t c = 0; c < messages.size(); ++c) {
-    validation.channels.push_back({.channel = table.channels()[c], .messages = messages[c], .receive = kUnlimited});
+    check.channels.push_back({.channel = table.channels()[c], .messages = messages[c], .receive = kUnlimited});
   }
-  if (const auto cycle = blocking_cycle(schedule, validation.channels)) throw std::invalid_argument(*cycle);
+  if (const auto cycle = blocking_cycle(schedule, check.channels)) throw std::invalid_argument(*cycle);
 
   const Simulation simulation = simulate(schedule, costs, {.intervals = false});
   for (std::size_t c = 0; c < simulation.channels.size(); ++c) {
-    validation.channels[c].receive = std::max(2, simulation.channels[c].longest_queue);
+    check.channels[c].receive = std::max(2, simulation.channels[c].longest_queue);
   }
   // Two actions that end at the same moment may each have counted on the slot that the other one leaves.
-  while (blocking_cycle(schedule, validation.channels)) {
-    for (ChannelSlots& channel : validation.channels) ++channel.receive;
+  while (blocking_cycle(schedule, check.channels)) {
+    for (ChannelSlots& channel : check.channels) ++channel.receive;
   }
-  return validation;
+  return check;
 }
 
 }  // namespace train_gpt

@@ -31,7 +31,7 @@ struct ChannelSlots {
   int send = 2;               // S: one message on its way while the next is being written
 };
 
-struct Validation {
+struct ScheduleCheck {
   std::vector<ChannelSlots> channels;  // as ChannelTable::channels() orders them
   std::vector<std::string> notices;    // what the user should know about a schedule that is accepted all the same
 };
@@ -40,7 +40,7 @@ struct Validation {
 // schedule in which F, B or W of a stage leave micro-batch order is accepted with a notice (gradients, of a streamed
 // head in F, are then added up in another order than elsewhere). `costs` are those of the simulation that measures the
 // queues.
-Validation validate(const Schedule& schedule, const Costs& costs = {});
+ScheduleCheck check_schedule(const Schedule& schedule, const Costs& costs = {});
 
 // Whether complete and ordered lists can run with these slots; the circle of ranks waiting for each other, in words, if
 // they cannot. Slots are in the order of ChannelTable::channels().
