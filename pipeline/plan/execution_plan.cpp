@@ -1,7 +1,6 @@
 #include "pipeline/plan/execution_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "model/muon.h"
 #include "pipeline/plan/forward_only.h"
 #include "pipeline/plan/plan_bytes.h"
+#include "pipeline/plan/plan_request.h"
 #include "pipeline/plan/shards.h"
 #include "pipeline/schedule/channels.h"
 #include "pipeline/simulate/check_schedule.h"
@@ -324,47 +324,7 @@ class RankPlanner {
   std::map<Key, IndexOfLifetime> held_;
 };
 
-// What a step of so many groups needs: see PlanRequest::local_groups.
-void check_groups(const PlanRequest& request) {
-  const BatchShape& batch = request.batch;
-  const int parts = batch.replicas * request.directions();
-  const int most = batch.micro_batches * batch.replicas;
-  if (batch.groups == parts) return;
-  const std::string found = "--accumulation-groups " + std::to_string(batch.groups) + ": ";
-  if (!std::has_single_bit(static_cast<unsigned>(batch.replicas))) {
-    throw std::invalid_argument(found + "--data-parallel " + std::to_string(batch.replicas) +
-                                " is no power of two and adds its replicas in rank order: leave the option out");
-  }
-  if (!std::has_single_bit(static_cast<unsigned>(batch.groups)) || batch.groups % parts != 0 || batch.groups > most) {
-    const std::string directions = " directions of " + request.schedule.name;
-    throw std::invalid_argument(found + "must be a power of two, a multiple of the " + std::to_string(parts) +
-                                (request.directions() == 1 ? " of --data-parallel" : directions) +
-                                ", and at most the " + std::to_string(most) + " micro-batches of a step");
-  }
-}
-
-void check_request(const PlanRequest& request) {
-  const BatchShape& batch = request.batch;
-  check_partition(request.partition, request.model, request.schedule.placement.depth());
-  if (batch.seq_len > request.model.max_seq_len) {
-    throw std::invalid_argument("--seq-len " + std::to_string(batch.seq_len) + " is longer than the model's " +
-                                std::to_string(request.model.max_seq_len) +
-                                " positions: lower it or raise --max-seq-len");
-  }
-  check_groups(request);
-  if (request.zero > 2 && request.spare_parameters) {
-    throw std::invalid_argument(
-        "--zero 3 keeps no whole copy of the parameters, of which --optimizer-step optimistic needs two");
-  }
-}
-
 }  // namespace
-
-std::string order_of_sums(const BatchShape& batch) {
-  const std::string groups = std::to_string(batch.groups);
-  if (batch.groups <= 2) return groups;
-  return groups + (std::has_single_bit(static_cast<unsigned>(batch.replicas)) ? " in a binary tree" : " in rank order");
-}
 
 void MicroBatches::include(int mb) {
   first = count() == 0 ? mb : std::min(first, mb);
@@ -389,24 +349,6 @@ std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& 
     ranges.push_back(of_model_stage[static_cast<std::size_t>(stage.model_stage)]);
   }
   return ranges;
-}
-
-std::string head_text(const Plan& plan) {
-  int ranks = 0;
-  int most_shards = 0;  // of one stage
-  const int head = first_head_unit(plan.request.model);
-  for (const RankPlan& rank : plan.ranks) {
-    bool has_shards = false;
-    for (const StagePlan& stage : rank.stages) {
-      if (stage.shape.streams_head()) return "streamed";
-      has_shards = has_shards || stage.shape.has_shards();
-      most_shards = std::max(most_shards, stage.shape.last_unit - std::max(stage.shape.first_unit, head));
-    }
-    ranks += has_shards ? 1 : 0;
-  }
-  const int shards = head_shards(plan.request.model);
-  if (most_shards == shards) return "stored";
-  return std::to_string(shards) + " shards on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
 Plan make_plan(const PlanRequest& request) {

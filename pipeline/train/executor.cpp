@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -375,56 +374,6 @@ void Executor::send(const ActionPlan& plan) {
   ++state.sent;
   state.tickets[static_cast<std::size_t>(plan.output_slot)] =
       pipeline_.send(ring.channel, memory_.ring_slot(plan.output_ring, plan.output_slot), plan.output_bytes);
-}
-
-void Executor::run_alone(const Action& action, float dloss) {
-  if (plan_.request.flushless()) {
-    use_ = ForwardUse::training;
-    dloss_ = dloss;
-    work(action, plan_alone(action));
-    return;
-  }
-  const std::vector<Action>& list = plan_.request.schedule.actions(rank_plan_.rank);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const bool same_op = list[i].op == action.op || (list[i].op == Op::backward && action.op != Op::forward);
-    if (!same_op || list[i].stage != action.stage || list[i].micro_batch != action.micro_batch) continue;
-    use_ = ForwardUse::training;
-    dloss_ = dloss;
-    work(action, rank_plan_.actions[i]);
-    return;
-  }
-  throw std::logic_error("action " + to_string(action) + " is not in the list of rank " +
-                         std::to_string(rank_plan_.rank));
-}
-
-void Executor::dry_run() {
-  const auto dry_run_list = [this](ForwardUse use, const Schedule& schedule, const std::vector<ActionPlan>& plans) {
-    const std::vector<Action>& list = schedule.actions(rank_plan_.rank);
-    std::map<int, int> first_of;  // stage -> its first micro-batch in the list, whose actions read what its F wrote
-    use_ = use;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const int micro_batch = first_of.emplace(list[i].stage, list[i].micro_batch).first->second;
-      if (list[i].micro_batch == micro_batch) work(list[i], plans[i]);
-    }
-  };
-  const bool flushless = plan_.request.flushless();
-  for (int time = 0; plan_.request.training && time < number_of_dry_runs(); ++time) {
-    if (flushless) dry_run_window();
-    if (flushless) continue;
-    dry_run_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
-  }
-  dry_run_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
-  dry_run_list(ForwardUse::generation, plan_.generation, rank_plan_.generation);
-  forget_list();
-}
-
-// A product that sets a gradient and one that adds to it are different kernels: until a micro-batch has added.
-int Executor::number_of_dry_runs() const {
-  const int m = plan_.request.stage_micro_batches();
-  for (int mb = 1; mb < m; ++mb) {
-    if (!group_of(mb).begins) return mb + 1;
-  }
-  return 1;
 }
 
 // The host may be ahead of the device: what holds the rank up is the first message that has not arrived.

@@ -2,7 +2,6 @@
 // are taken in turn, since micro-batches and messages leave in the order in which they came: activations by the number
 // of the micro-batch, messages by theirs, both counted since the pipe was filled.
 #include <algorithm>
-#include <stdexcept>
 
 #include "pipeline/train/executor.h"
 
@@ -82,31 +81,6 @@ ActionPlan Executor::with_slots(const Action& action, ActionPlan plan) const {
     }
   }
   return plan;
-}
-
-// The buffers of an action that runs outside of any list: the first of each kind, so that a B finds what its F left.
-ActionPlan Executor::plan_alone(const Action& action) const {
-  const List list = training_list();
-  const auto found = std::ranges::find_if(list.actions, [&](const Action& one) {
-    return one.stage == action.stage && (one.op == Op::forward) == (action.op == Op::forward);
-  });
-  if (found == list.actions.end()) throw std::logic_error(to_string(action) + " is not of this rank");
-  ActionPlan plan = list.plans[static_cast<std::size_t>(found - list.actions.begin())];
-  IndexOfLifetime pools = rank_plan_.stage_plan(action.stage).pools;
-  for (const Lifetime lifetime : {Lifetime::forward_to_input, Lifetime::forward_to_weight, Lifetime::input_to_weight}) {
-    plan.slots[lifetime] = pools[lifetime] >= 0 ? 0 : -1;
-  }
-  return plan;
-}
-
-void Executor::dry_run_window() {
-  use_ = ForwardUse::training;
-  for (const StagePlan& stage : rank_plan_.stages) {
-    for (const Op op : {Op::forward, Op::backward}) {
-      const Action action{.op = op, .stage = stage.stage};
-      work(action, plan_alone(action));
-    }
-  }
 }
 
 }  // namespace train_gpt

@@ -1,0 +1,13 @@
+// What a request has to fulfil before it can be planned.
+#pragma once
+
+#include "pipeline/plan/execution_plan.h"
+
+namespace train_gpt {
+
+// Throws std::invalid_argument, naming the option, its value and what would be right: the partition has to fit the
+// model and the placement, a row the model's positions, and accumulation groups the micro-batches, replicas and
+// directions.
+void check_request(const PlanRequest& request);
+
+}  // namespace train_gpt
