@@ -40,6 +40,11 @@ std::string init_model_file(const Options& options) {
         ", the newest run, here: name a model with --init, such as model.bin of a run, or the folder of a run or "
         "checkpoint");
   }
+  if (!fs::exists(given)) {
+    throw std::invalid_argument("--init " + given.string() +
+                                ": there is no such file or folder; give a model file, or the folder of a run, of a "
+                                "checkpoint, or of Hugging Face");
+  }
   if (!fs::is_directory(given)) return given;
   if (fs::exists(given / "model.bin")) return given / "model.bin";
   if (has_safetensors(given)) return given;

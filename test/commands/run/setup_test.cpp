@@ -64,6 +64,9 @@ TEST(InitFile, IsThatOfTheCompleteCheckpointThatIsFurthestOn) {
   const auto found = [&] { return std::filesystem::path(init_model_file(options)).parent_path().filename().string(); };
   add("step-30", 30, "none");
   EXPECT_REFUSED(init_model_file(options), "nor a complete checkpoint");
+  Options elsewhere;
+  elsewhere.model.init_file = folder / "absent";
+  EXPECT_REFUSED(init_model_file(elsewhere), "--init", "absent", "no such file or folder");
   add("step-9", 9, "");
   EXPECT_EQ(found(), "step-9") << "step-30 has no manifest: it was not completed";
   add("step-10", 10, "");
