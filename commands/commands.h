@@ -26,7 +26,7 @@ int run_status(const Options& options);
 int run_checkpoint(const Options& options);
 // Draws report.html of a run from its log.
 int run_report(const Options& options);
-// What a step of a run would take if something were otherwise, from what its records.bin says of its steps.
+// Estimates from records.bin what a step of a run would take if one thing were different.
 int run_whatif(const Options& options);
 // Everything short of training, for machines that one does not have: partition, schedule, memory and prediction;
 // with --json the plan event of log.jsonl instead.

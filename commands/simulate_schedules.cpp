@@ -169,7 +169,7 @@ bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
   return false;
 }
 
-// What of the reductions over replicas is not hidden, beside reductions that all wait for the end.
+// The exposed part of the reductions over replicas, beside that of reductions that all wait for the end.
 void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail detail) {
   if (simulated.schedule.steps == 1) {
     const auto reduced = [&](ReducedAt at) {

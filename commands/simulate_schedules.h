@@ -19,7 +19,7 @@ struct SimulatedSchedule {
   Schedule schedule;
   Simulation simulation;
   std::vector<std::string> remarks;  // what `auto` chose and why; notices of the check
-  // Of a schedule that never flushes: the simulation is of several steps.
+  // For a schedule that never flushes, whose simulation is of several steps.
   std::optional<SteadyState> steady = std::nullopt;
   std::optional<ReducedStep> reduced = std::nullopt;  // --cost-reduction, of a schedule that flushes
 };

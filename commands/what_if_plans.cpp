@@ -79,7 +79,7 @@ class OtherPlans {
     return choice_request(open, base, schedule, schedule.ranks, {});
   }
 
-  // What --cost-* gave, as much slower as each rank was.
+  // The costs given by --cost-*, scaled by the slowness of each rank.
   CostModel given_costs() const {
     Costs costs = options_.costs.costs;
     const int p = what_if_.schedule().ranks;
@@ -93,7 +93,7 @@ class OtherPlans {
     return given_cost_model(costs, header_.model, options_.batch.seq_len, p);
   }
 
-  // What units cost at the start of the run, brought to what its stages took; ranks as slow as they were.
+  // The costs of units at the start of the run, scaled to the times of its stages; ranks as slow as they were.
   CostModel unit_costs() const {
     CostModel costs;
     costs.units = header_.units;
@@ -220,7 +220,7 @@ std::vector<WhatIfRow> rows_of_other_plans(const WhatIf& what_if, const RecordHe
             if (!pass->empty()) *pass = {sum / static_cast<double>(pass->size()) / 2};
           }
         }
-        // What costs are given for is the share of a rank, which would be another one.
+        // Costs were given for the share of a rank, which would be a different one.
         const std::string command = header.timed ? "" : command_otherwise(words, 2 * jobs, {"--partition"}, "");
         return plans.row("on " + std::to_string(2 * p) + " ranks per pipeline", request, command);
       });

@@ -24,7 +24,7 @@ std::vector<RecordedAction> actions_of(const std::vector<Action>& list, const St
   return actions;
 }
 
-// Every so manieth, the last one among them.
+// Every n-th, including the last.
 template <class Value>
 std::vector<Value> thinned(std::vector<Value> all, std::size_t most) {
   if (all.size() <= most) return all;

@@ -17,7 +17,7 @@ struct WhatIfRow {
   std::string what;
   double ms = 0;        // of a step's actions
   std::string command;  // that tries it; empty: only the replay can
-  // What the timed device is to run, and what the simulator says of just that.
+  // A run for the timed device, and the simulator's time for exactly that run.
   struct Replay {
     Schedule schedule;
     std::vector<int> partition;
@@ -28,7 +28,7 @@ struct WhatIfRow {
   Replay replay;
 };
 
-// Of the slowest pipeline of the job, so many of its steps at most; the first ones, in which things are set up, are
+// Reads at most that many steps of the slowest pipeline of the job; the first ones, in which things are set up, are
 // left out where there are others. Throws std::invalid_argument where the records are not of the header's run.
 RecordedSteps recorded_steps(const Records& records, const RecordHeader& header, std::size_t most);
 

@@ -64,7 +64,7 @@ class DocumentReader {
   // False at the end. Empty text files and blank lines are documents too, without a byte.
   bool next(Document& document);
   const DocumentPlace& place() const { return place_; }
-  // What came before that place has been read.
+  // Everything before that place has been read.
   void forget_before(const DocumentPlace& place);
 
   // The text of a document: `raw` itself, or the row's field, kept in `row_text`. Threads may call this together.

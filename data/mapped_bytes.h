@@ -19,8 +19,8 @@ class MappedBytes {
   MappedBytes& operator=(MappedBytes&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // What comes before `end`, of which pages before `begin` are gone already, need not stay in memory; it is read again
-  // where it is looked at.
+  // Bytes before `end` need not stay in memory (pages before `begin` are gone already); they are read again where they
+  // are looked at.
   void forget(std::size_t begin, std::size_t end) const;
   // To be asked after reading: what was read may be zeros instead.
   bool cut_off() const;

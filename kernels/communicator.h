@@ -84,8 +84,8 @@ class Communicator {
   // Host-side collectives on small data (plans, norms, losses, errors); they return when done and may not be called
   // while a step is running on channels of the same communicator.
   virtual void all_reduce_host(std::span<double> data) = 0;  // sums in rank order
-  // Brings together an array of which every element is nonzero on at most one rank: a sum that rounds nothing, in any
-  // order.
+  // Sum of arrays in which each element is nonzero on at most one rank: it rounds nothing, so that its order does not
+  // matter.
   virtual void one_hot_sum(std::span<double> data) = 0;
   // The same without waiting: `data` stays untouched until the ticket is done, and then holds the result.
   virtual Ticket start_one_hot_sum(std::span<double> data) = 0;

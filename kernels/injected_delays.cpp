@@ -24,7 +24,7 @@ double number(const std::string& text, const std::string& part) {
     used = 0;
   }
   if (used != text.size() || text.empty() || !(value >= 0)) {
-    throw std::invalid_argument("--inject-delay: '" + part + "' needs a number >= 0 behind the =");
+    throw std::invalid_argument("--inject-delay: '" + part + "' needs a number >= 0 after the =");
   }
   return value;
 }

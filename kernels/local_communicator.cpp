@@ -86,7 +86,7 @@ void combine(std::vector<Half>& halves, Reduction reduction, const std::vector<s
   }
 }
 
-// Doubles of every rank become their sum in rank order.
+// The doubles of every rank become their sum, taken in rank order.
 void sum_in_rank_order(std::vector<Half>& halves) {
   const std::int64_t count = halves[0].bytes / static_cast<std::int64_t>(sizeof(double));
   for (const Half& half : halves) {

@@ -199,14 +199,14 @@ void backward_input(Device& device, const HeadUnit& unit, void* dx) {
     return;
   }
   const std::int64_t vector = s.rows() * std::int64_t{sizeof(float)};
-  device.copy(unit.gradient, unit.behind.mixture, vector * s.C);
+  device.copy(unit.gradient, unit.from_next.mixture, vector * s.C);
   if (!unit.last) {
-    device.copy(unit.state.fold.largest, unit.behind.largest, vector);
-    device.copy(unit.state.fold.sum, unit.behind.sum, vector);
+    device.copy(unit.state.fold.largest, unit.from_next.largest, vector);
+    device.copy(unit.state.fold.sum, unit.from_next.sum, vector);
   }
   if (!unit.first) {
-    device.copy(unit.in_front.largest, unit.state.fold.largest, vector);
-    device.copy(unit.in_front.sum, unit.state.fold.sum, vector);
+    device.copy(unit.to_previous.largest, unit.state.fold.largest, vector);
+    device.copy(unit.to_previous.sum, unit.state.fold.sum, vector);
   }
   const Chunk all = {0, s.rows()};
   for (const HeadShard& shard : unit.shards) subtract_targets(device, unit, shard, all);

@@ -65,7 +65,7 @@ struct HeadUnit {
 
   // I: dX, m and s as they arrive from the next stage (with shard K-1 dX alone, F's own) and as they are handed to the
   // stage before (null with shard 0).
-  SoftmaxFold behind, in_front;
+  SoftmaxFold from_next, to_previous;
   float* gradient = nullptr;         // dX (N,C) on its way through this stage
   void* rounded_gradient = nullptr;  // dX (N,C) at activation precision for LayerNorm; in fp32 the same buffer
   void* dx = nullptr;                // (N,C) streamed form

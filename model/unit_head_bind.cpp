@@ -190,19 +190,19 @@ class HeadBinder {
     if (unit_.last) {
       take_fold(*memory_.for_weight, *memory_.scratch);
       fold.mixture = memory_.for_input->take_floats(sizes_.rows() * sizes_.C);
-      unit_.behind.mixture = fold.mixture;
+      unit_.from_next.mixture = fold.mixture;
     } else {
       float* const largest = memory_.gradients->take_floats(sizes_.rows());
       float* const sum = memory_.gradients->take_floats(sizes_.rows());
-      unit_.behind = gradient_in(slots_.output_gradient, last_unit());
+      unit_.from_next = gradient_in(slots_.output_gradient, last_unit());
       if (pass_ == Pass::backward) fold = {.largest = largest, .sum = sum};
     }
     if (unit_.first) {
       unit_.gradient = memory_.scratch->take_floats(sizes_.rows() * sizes_.C);
       take_rounded_gradient();
     } else {
-      unit_.in_front = gradient_in(slots_.input_gradient, first_unit_);
-      unit_.gradient = unit_.in_front.mixture;
+      unit_.to_previous = gradient_in(slots_.input_gradient, first_unit_);
+      unit_.gradient = unit_.to_previous.mixture;
     }
   }
 

@@ -25,7 +25,7 @@ start() {
     </dev/null >printed 2>&1 &
   run=$!
 }
-# What must be equal: steps and validations, in order, and the last hash. Times differ.
+# The part of a log that must be equal: steps and validations, in order, and the last hash. Times differ.
 results() {
   sed -n -E 's/.*"event":"(step|validation)","step":([0-9]+),"loss":([^,}]*).*/\1 \2 \3/p; s/.*"parameter_hash":("[^"]*").*/\1/p' \
     "$1/log.jsonl"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What searches of large problems may take, in seconds of processor time (other work may go on), and what they must find.
+# Searches of large problems: their limits in seconds of processor time (other work may go on), and the answers they must find.
 #
 # Usage: scripts/check_search_scale.sh [BINARY]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `whatif` says beside what happens.
+# The estimates of `whatif` beside measurements.
 #
 # 1. The experiment of the straggler study (ByteDance, OSDI 2025) on the timed device: one of four ranks is slowed down by
 #    injected delays until the job takes about 1.16, 1.40 and 2.03 times as long, and `whatif` has to find out from the

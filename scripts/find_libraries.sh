@@ -56,9 +56,9 @@ unpack() {
   for package in "$work"/packages/*.deb; do dpkg-deb -x "$package" "$PREFIX" || return 1; done
 }
 
-# What the build needs beyond the compiler.
+# Packages that the build needs beyond the compiler.
 packages=(mpich libmpich-dev libcxxopts-dev nlohmann-json3-dev libgtest-dev libpcre2-dev)
-# What the links in those lead to: below $PREFIX also where the system has it.
+# Packages that links in those lead to: below $PREFIX also where the system has it.
 libraries=(libmpich12 libpcre2-8-0)
 if [ "${UNPACK:-}" = 1 ] && [ "${UNPACKED:-}" != 1 ]; then
   unpack "${packages[@]}" "${libraries[@]}" || { echo "error: the packages cannot be unpacked below $PREFIX" >&2; exit 1; }

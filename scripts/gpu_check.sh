@@ -189,7 +189,7 @@ else
     "$curve_steps steps of $((2 * rows * length)) tokens, within $worst of PyTorch's (5e-3 allowed), the last $(field "$folder" step loss | tail -n 1)"
 fi
 
-# What a run takes of the GPU, against what it said it would: the plan, and estimates for CUDA's own.
+# Memory that a run takes of the GPU, against its prediction: the plan, and estimates for CUDA's own.
 if [ "$device" = cuda ]; then
   used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -n 1; }
   before=$(used) most=0

@@ -13,7 +13,7 @@ std::vector<std::string> own_command_line();
 // latest` in the place of what it said of both.
 std::string command_that_goes_on(const std::vector<std::string>& words, int ranks, const std::string& folder);
 
-// What a shell takes to start that command line otherwise, in a folder of its own: `replaced` options are left out and
+// The command that starts that run with other options, in a folder of its own: `replaced` options are left out and
 // `added` is there instead, as in "--schedule zb-v".
 std::string command_otherwise(const std::vector<std::string>& words, int ranks,
                               const std::vector<std::string>& replaced, const std::string& added);

@@ -10,7 +10,7 @@
 
 namespace train_gpt {
 
-// What is there, in bytes.
+// Space in bytes.
 struct DiskSpace {
   std::int64_t free = 0;
   std::int64_t largest_file = 0;       // the limit of the system (ulimit -f); 0: none
@@ -18,7 +18,7 @@ struct DiskSpace {
   std::int64_t overwritten_bytes = 0;  // given up as the first checkpoint is there
 };
 
-// Of a folder that is there. Throws std::runtime_error naming it.
+// The folder has to exist. Throws std::runtime_error naming it.
 DiskSpace disk_space(const std::string& folder, const RunOptions& run);
 
 // Throws std::invalid_argument where not even one checkpoint and the models that remain fit, or one file is larger than

@@ -1,4 +1,4 @@
-// What records.bin says of its run, so that its steps can be simulated again otherwise.
+// The header of records.bin: a description of the run, so that its steps can be simulated again with changes.
 #pragma once
 
 #include <string>

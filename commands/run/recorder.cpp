@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFile = "/records.bin";
 
-// What one rank puts into the buffer for one step, before its numbers.
+// Stands in the buffer before the numbers of one rank and step.
 struct ParcelHead {
   std::int64_t step = 0;
   double ms = 0;

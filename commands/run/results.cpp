@@ -45,7 +45,7 @@ void check_result_files(const RunOptions& run) {
 
 namespace {
 
-// Of a schedule without a flush, one step of which is not to be seen alone: ranks have it at different times.
+// For a schedule without a flush: ranks run one step at different times, so that it cannot be shown alone.
 void name_windows(const Plan& plan, Timeline& actual, Timeline& expected) {
   const int m = plan.request.batch.micro_batches;
   for (Timeline* one : {&actual, &expected}) {

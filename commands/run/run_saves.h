@@ -1,4 +1,5 @@
-// What a run saves while it lives: checkpoints and the best model, beside training where there is a copy to write from.
+// The files that a run saves as it goes: checkpoints and the best model, beside training where there is a copy to write
+// from.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 namespace train_gpt {
 namespace {
 
-// What operation counts say, at the speed that matrix products have here. Returns the milliseconds of a micro-batch.
+// Scales operation counts by the speed that matrix products have here. Returns the milliseconds of a micro-batch.
 double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
   const auto flops =
       static_cast<double>(flops_per_token(request.model, request.batch.seq_len) * request.batch.micro_batch_tokens());

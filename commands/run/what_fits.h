@@ -1,4 +1,4 @@
-// What a run whose plan is refused for want of memory could do instead.
+// Alternatives for a run whose plan is refused for lack of memory.
 #pragma once
 
 #include <string>

@@ -201,7 +201,7 @@ Block block_at(const Buffers& buffers, Factor left, std::int64_t i, std::int64_t
   return {kSumPacked[height], buffers.blocks + within * depth, 0};
 }
 
-// What of the factors is needed after the columns and rows at hand, shared out over their tiles: half a column of cache
+// Prefetches the parts of the factors that are needed next, shared out over the tiles at hand: half a column of cache
 // lines with every tile.
 class Ahead {
  public:
@@ -276,7 +276,7 @@ void multiply_block(ThreadPool& pool, int worker, const Buffers& buffers, const 
     left.transposed = false;
     right.transposed = true;
   }
-  // Of a short depth more columns fit: a left factor that is packed is packed anew for each of these blocks.
+  // With a short depth more columns fit: a left factor that is packed is packed anew for each of these blocks.
   const std::int64_t packed = kDepthBlock * kPackedColumns / depth / kTileColumns * kTileColumns;
   for (std::int64_t j = 0; j < columns; j += packed) {
     pool.progress(worker);

@@ -114,7 +114,7 @@ void WhatIf::measure_links() {
   }
 }
 
-// What lies between two actions though nothing is waited for belongs to the second.
+// A gap between two actions in which nothing is waited for belongs to the second.
 void WhatIf::take_durations() {
   const Schedule& schedule = recorded_.schedule;
   const Producers producers(schedule);
@@ -164,7 +164,7 @@ void WhatIf::take_durations() {
       if (counts[s][pass] > 0) stage_means_[s][pass] /= counts[s][pass];
   for (std::size_t rank = 0; rank < measured.size(); ++rank) {
     Passes& slowness = slowness_.emplace_back();
-    // What was planned to take nothing has no slowness of its own.
+    // An action that was planned to take no time has no slowness of its own.
     const double all = sum(planned[rank]) > 0 ? sum(measured[rank]) / sum(planned[rank]) : 1;
     for (int pass = 0; pass < 3; ++pass)
       slowness[pass] = planned[rank][pass] > 0 ? measured[rank][pass] / planned[rank][pass] : all;

@@ -1,4 +1,4 @@
-// What a step would cost if something were otherwise: the recorded steps of a run simulated again with some of their
+// The cost of a step if one thing were different: the recorded steps of a run simulated again with some of their
 // durations changed. The definitions are those of the straggler study of Lin et al. ("Understanding Stragglers in Large
 // Model Training Using What-if Analysis", OSDI 2025): S = T / T_ideal. Stages differ by design here, so what counts as
 // slow is what was measured over what was planned, and "as the others" scales by that.
@@ -42,13 +42,13 @@ class WhatIf {
   explicit WhatIf(RecordedSteps recorded);
 
   const Schedule& schedule() const { return recorded_.schedule; }
-  // Of the recorded steps, the mean: as they were, and as the simulation of what they took says.
+  // The mean of the recorded steps: as measured, and as simulated from the durations of their actions.
   double measured_ms() const { return measured_ms_; }
   double replayed_ms() const { return replayed_ms_; }
   double whole_step_ms() const { return whole_step_ms_; }
   std::size_t steps() const { return recorded_.steps.size(); }
 
-  // What an action of a recorded step would take, and what the links would.
+  // Gives the time that an action of a recorded step, or a link, would take.
   using Change = std::function<Passes(std::size_t step, int rank, std::size_t position, Passes took)>;
   struct Changed {
     Change action = nullptr;  // null: as it was

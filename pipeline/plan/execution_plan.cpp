@@ -120,7 +120,7 @@ class RankPlanner {
     stage.pools.forward_to_weight = pool_for(Lifetime::forward_to_weight, stage.bytes.forward_to_weight);
     stage.pools.input_to_weight = pool_for(Lifetime::input_to_weight, stage.bytes.input_to_weight);
     stage.before = message_bytes(stage.shape, request_.precision, range.first);
-    stage.behind = message_bytes(stage.shape, request_.precision, range.last);
+    stage.after = message_bytes(stage.shape, request_.precision, range.last);
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.bytes.scratch);
     for (const StagePlan& before : plan_.stages) stage.cache_offset += before.bytes.cache;
     plan_.stages.push_back(std::move(stage));
@@ -230,7 +230,7 @@ class RankPlanner {
     if (from < 0) return;
     const auto content = forward ? Channel::Kind::activation : Channel::Kind::gradient;
     const StagePlan& stage = plan_.stage_plan(action.stage);
-    buffers.input_bytes = forward ? stage.before.of(use) : stage.behind.backward;
+    buffers.input_bytes = forward ? stage.before.of(use) : stage.after.backward;
     const int channel = table_.messages(action).consumes;
     if (channel >= 0) {
       const int slots = receive_slots_[static_cast<std::size_t>(channel)];
@@ -253,7 +253,7 @@ class RankPlanner {
     if (to < 0) return;
     const auto content = forward ? Channel::Kind::activation : Channel::Kind::gradient;
     const StagePlan& stage = plan_.stage_plan(action.stage);
-    buffers.output_bytes = forward ? stage.behind.of(use) : stage.before.backward;
+    buffers.output_bytes = forward ? stage.after.of(use) : stage.before.backward;
     const int channel = table_.messages(action).produces;
     if (channel >= 0) {
       buffers.output_ring = ring_for({Ring::Kind::send, channel, -1, content, kSendSlots});

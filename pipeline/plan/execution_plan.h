@@ -111,7 +111,7 @@ struct StagePlan {
   int stage = 0;  // virtual stage
   StageShape shape;
   StageBytes bytes;
-  MessageBytes before, behind;    // over the stage's two boundaries
+  MessageBytes before, after;     // over the stage's two boundaries
   IndexOfLifetime pools;          // of RankPlan::pools; -1: nothing to keep
   std::int64_t cache_offset = 0;  // of its bytes.cache in the rank's
 };
@@ -229,8 +229,9 @@ std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& 
 // counts parameters and writes them.
 bool is_first_of_mirrored(const PlanRequest& request, int rank);
 
-// What a copy of that takes which a rank writes to checkpoints: the first replica parameters and moments, with --zero
-// the others the parts that they alone have. All that a plan decides is decided without it.
+// Bytes of the copy from which a rank writes its part of a checkpoint: on the first replica parameters and moments,
+// with
+// --zero on the others the parts that they alone have. Nothing else in a plan depends on it.
 std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank, int replica);
 
 // The table printed before training: one column per rank (ranks that are alike share one), one row per kind of memory.

@@ -72,7 +72,7 @@ std::vector<Complete> order_of_reductions(const Plan& plan, const RankPlan& rank
   return order;
 }
 
-// Of parameters that stay whole between two updates, in the order in which the next list needs them.
+// Gathers of parameters that stay whole between two updates, in the order in which the next list needs them.
 std::vector<LoweredAction> gathers_of_all(const Plan& plan, const RankPlan& rank) {
   const std::vector<Action>& list = plan.step_schedule().actions(rank.rank);
   std::vector<LoweredAction> gathers;
@@ -108,7 +108,7 @@ std::vector<LoweredAction> gathers_behind_update(const Plan& plan, const RankPla
   return gathers;
 }
 
-// What goes on with parameters within the list: at one place they are let go before others are gathered.
+// Gathers and releases of parameters within the list: at one place, releases come before gathers.
 std::vector<LoweredAction> gathers_in_list(const RankPlan& rank) {
   std::vector<LoweredAction> all;
   if (!rank.parameter_windows) return all;

@@ -1,9 +1,9 @@
 // Lowering: what a schedule's lists do not say because it follows from them. Once the last gradient of a virtual stage
 // has been added, its sections are reduced (R): between mirrored parameter copies, between replicas, between the two
 // ends of the tied embedding; then the parameters are updated (U). A reduction runs beside the actions that follow it.
-// Under --zero a replica updates its shard alone; the parameters of a section are gathered (G) behind the update,
+// Under --zero a replica updates its shard alone; the parameters of a section are gathered (G) after the update,
 // beside the next step's first actions. Under --zero 3 that is for the first of them alone: others are gathered beside
-// the actions before them, and let go (L) behind the last that reads them. Lowered actions are data like the others and
+// the actions before them, and let go (L) after the last that reads them. Lowered actions are data like the others and
 // appear in every timeline.
 #pragma once
 
@@ -27,7 +27,7 @@ struct LoweredAction {
   static constexpr std::size_t kAtTheEnd = std::numeric_limits<std::size_t>::max();
   Kind kind = Kind::update;
   std::size_t after = 0;                // issued as soon as this many actions of the rank's list are done
-  std::size_t before = kAtTheEnd;       // complete before this action begins: of the next list, for gathers behind the
+  std::size_t before = kAtTheEnd;       // complete before this action begins: of the next list, for gathers after the
                                         // update
   int section = -1;                     // of RankPlan::sections, for all but reduce_tied and update
   int tied_sum = -1;                    // of reduce_tied: index into Plan::tied_sums; -1: the ends that share this rank

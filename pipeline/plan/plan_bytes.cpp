@@ -167,7 +167,7 @@ std::string ranks_text(const Plan& plan, const Holds& holds) {
   return (count == 1 ? "rank " : "ranks ") + text;
 }
 
-// What --zero 2 and 3 do not give, and how often parameters are gathered.
+// Says where --zero 2 and 3 gain nothing, and how often parameters are gathered.
 std::string zero_lines(const Plan& plan) {
   std::string lines;
   const auto say = [&](int zero, const std::string& ranks, const std::string& what) {

@@ -6,7 +6,7 @@
 namespace train_gpt {
 namespace {
 
-// What a step of so many groups needs: see PlanRequest::local_groups.
+// Accumulation groups have to fit micro-batches, replicas and directions: see PlanRequest::local_groups.
 void check_groups(const PlanRequest& request) {
   const BatchShape& batch = request.batch;
   const int parts = batch.replicas * request.directions();

@@ -1,4 +1,4 @@
-// What a request has to fulfil before it can be planned.
+// The conditions that a request has to meet before it can be planned.
 #pragma once
 
 #include "pipeline/plan/execution_plan.h"

@@ -1,4 +1,4 @@
-// What people are told of a plan in a few words: the order of sums, and how the head is computed.
+// A plan in a few words: the order of sums, and how the head is computed.
 #include <bit>
 
 #include "pipeline/plan/execution_plan.h"

@@ -22,7 +22,7 @@ std::vector<std::int64_t> piece_cuts(const Section& section, const ArenaLayout& 
 std::int64_t shard_elements(const std::vector<Section>& sections);
 // Likewise with gradients that have no parameters, which come last.
 std::int64_t gradient_shard_elements(const std::vector<Section>& sections);
-// Of those that have a second moment.
+// The same for elements that have a second moment.
 std::int64_t second_shard_elements(const std::vector<Section>& sections);
 
 // The pieces of one replica. Each entry of a layout is a part of a tensor: its info names the part's own elements,

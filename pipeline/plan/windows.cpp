@@ -158,7 +158,7 @@ std::vector<Gathering> gatherings(const RankPlan& rank, const std::vector<Action
   return all;
 }
 
-// Of gatherings in the order in which they are issued.
+// Conflicts between gatherings, given in the order in which they are issued.
 void add_conflicts(Conflicts& conflicts, const std::vector<Gathering>& all) {
   for (auto a = all.begin(); a != all.end(); ++a) {
     for (auto b = a + 1; b != all.end() && b->after < a->until; ++b) {

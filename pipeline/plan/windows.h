@@ -31,7 +31,7 @@ struct GradientWindows : Windows {
 // One gathering of a section for a list. Positions: so many actions of the list come before.
 struct Gathering {
   int section = 0;
-  std::size_t after = 0;   // issued when so many actions are done; 0: behind the update of the step before
+  std::size_t after = 0;   // issued when so many actions are done; 0: after the update of the step before
   std::size_t before = 0;  // complete before this action begins
   std::size_t until = 0;   // let go when so many are done
 };

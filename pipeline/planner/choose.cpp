@@ -251,8 +251,8 @@ std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cut
   return all;
 }
 
-// What the search for orders starts from: the cut that suits a named schedule makes up for the gaps of that schedule's
-// lists, which other orders do not have; they want ranks that all have as much to do.
+// The cut from which the search for orders starts. The one that suits a named schedule makes up for the gaps of that
+// schedule's lists, which other orders do not have; they want ranks that all have as much to do.
 std::vector<Choice> starts_for_search(const ChoiceRequest& request, const Choice& named, FastestCuts& cuts) {
   std::vector<Choice> starts = {named};
   // With long lists one search takes seconds.

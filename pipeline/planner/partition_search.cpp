@@ -348,7 +348,7 @@ class Refinement {
     return true;
   }
 
-  // Every move of a unit that helps is made at once; the search goes on behind it. Units go to stages at most so far.
+  // Every move of a unit that helps is made at once; the search goes on from there. Units go to stages at most so far.
   void descend(Partition& partition, double& ms, std::size_t reach) {
     const std::size_t depth = partition.size();
     std::vector<std::pair<std::size_t, std::size_t>> moves;  // near ones first

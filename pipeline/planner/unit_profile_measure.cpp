@@ -125,7 +125,7 @@ class UnitOnItsOwn {
     const Precision precision = device_.precision();
     const StageBytes bytes = stage_bytes(shape, precision);
     const MessageBytes before = message_bytes(shape, precision, shape.first_unit);
-    const MessageBytes behind = message_bytes(shape, precision, shape.last_unit);
+    const MessageBytes after = message_bytes(shape, precision, shape.last_unit);
     const std::int64_t matrix = tokens * hidden * element_size(precision);
     // A message begins with a matrix at activation precision; sums and maxima must not be zero either.
     float* values = buffers_.take_floats(tokens * hidden);
@@ -138,8 +138,8 @@ class UnitOnItsOwn {
       return buffer;
     };
     slots_.input = filled(before.most_forward());
-    slots_.output_gradient = filled(behind.backward);
-    slots_.output = buffers_.take(std::max(matrix, behind.most_forward()));
+    slots_.output_gradient = filled(after.backward);
+    slots_.output = buffers_.take(std::max(matrix, after.most_forward()));
     slots_.input_gradient = buffers_.take(std::max(matrix, before.backward));
     slots_.dloss = 1e-3F;
     slots_.forward_to_input = buffers_.take(bytes.forward_to_input);
@@ -352,8 +352,8 @@ std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std
     const StageBytes bytes = stage_bytes(shape, precision);
     const std::int64_t parameters = (layout.elements + layout.gradient_elements) * std::int64_t{sizeof(float)};
     const MessageBytes before = message_bytes(shape, precision, shape.first_unit);
-    const MessageBytes behind = message_bytes(shape, precision, shape.last_unit);
-    const std::int64_t messages = before.most_forward() + before.backward + behind.most_forward() + behind.backward;
+    const MessageBytes after = message_bytes(shape, precision, shape.last_unit);
+    const std::int64_t messages = before.most_forward() + before.backward + after.most_forward() + after.backward;
     largest = std::max(largest, parameters + messages + bytes.forward_to_input + bytes.forward_to_weight +
                                     bytes.input_to_weight + bytes.scratch);
   }

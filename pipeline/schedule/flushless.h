@@ -1,7 +1,7 @@
 // Schedules that never flush: one endless list, of which a Schedule holds the steps between a fill of the pipe and the
 // next drain (Schedule::steps). Micro-batch number t m + i is the i-th of step t.
 //
-// What makes this possible is that a step computes with parameters that lack the last update (or, in pipedream,
+// This is possible because a step computes with parameters that lack the last update (or, in pipedream,
 // several): while the gradients of a step are still on their way, the next one has begun.
 #pragma once
 

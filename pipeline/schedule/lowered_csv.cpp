@@ -77,8 +77,7 @@ std::optional<MessageTrouble> message_trouble(const Schedule& schedule,
       if (!found.emplace(key, i).second) return trouble("is there twice");
       if (cell.sends && cell.before <= action->second)
         return trouble("stands before the action that makes its message");
-      if (!cell.sends && cell.before > action->second)
-        return trouble("stands behind the action that needs its message");
+      if (!cell.sends && cell.before > action->second) return trouble("stands after the action that needs its message");
     }
     for (const auto& [key, position] : wanted) {
       if (found.contains(key)) continue;

@@ -17,7 +17,7 @@ struct NamedSchedule {
 };
 
 // Every named schedule that is legal for the request's sizes and allowed placements, fitting or not, with its figures.
-// Of long lists, larger groups, and schedules that keep all micro-batches alive, are left out where others on the
+// For long lists, larger groups and schedules that keep all micro-batches alive are left out where others on the
 // placement are as fast as any order can be.
 std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& work);
 

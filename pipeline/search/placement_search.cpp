@@ -279,7 +279,7 @@ bool PlacementSearch::promises(int micro_batches, std::size_t level, double fact
   if (mine.orders.empty()) return false;
   for (const std::unique_ptr<PlacementSearch>& other : siblings_) {
     if (other.get() == this) continue;
-    // What a bound rules out need not be built.
+    // A list that a bound rules out need not be built.
     if (other->bound_within(micro_batches, levels_[level]) * factor >= mine.orders.front()->score.objective) continue;
     const Built& theirs = other->sampled_within(micro_batches, levels_[level]);
     if (theirs.orders.empty()) continue;

@@ -31,7 +31,7 @@ struct RankWork {
 double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
                    const std::vector<RankWork>& more = {});
 
-// What the ranks' busy times, starts and ends come to: makespan, span, ideal, bubbles.
+// Derives makespan, span, ideal and bubbles from the ranks' busy times, starts and ends.
 void add_up(Simulation& result);
 
 // Simulation::lower_bound, which rounding must not leave above the makespan.

@@ -1,4 +1,4 @@
-// What simulate() says of lists that repeat themselves, without running all of them: a schedule of a million
+// The results of simulate() for lists that repeat themselves, without running all of them: a schedule of a million
 // micro-batches is a warm-up, one turn of a few micro-batches again and again, and a cooldown. Once the whole state of
 // the run after a turn (when each rank is free, when each message under way arrives, until when each channel is taken)
 // is the state some turns earlier, later by one and the same time, it stays so: the run is a sum and maximum of such

@@ -150,7 +150,7 @@ class Run {
     }
   }
 
-  // The update by a step's gradients needs their norm, and so all of them. (With one step there is nothing behind it.)
+  // The update by a step's gradients needs their norm, and so all of them. (With one step nothing follows it.)
   void finish_backward(const Action& action, double end) {
     const std::size_t step = step_of(schedule_, action);
     last_backward_[step] = std::max(last_backward_[step], end);

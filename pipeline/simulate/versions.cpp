@@ -30,7 +30,7 @@ class RankVersions {
     if (left_[static_cast<std::size_t>(newest_)] > 0) {
       refuse(before, "needs version " + std::to_string(newest_ + 1) + " of the parameters, but " +
                          std::to_string(left_[static_cast<std::size_t>(newest_)]) + " backwards of step " +
-                         std::to_string(newest_) + " come behind it");
+                         std::to_string(newest_) + " come after it");
     }
     ++newest_;
   }

@@ -33,19 +33,19 @@ void check_versions(const Schedule& schedule);
 // cost. What the norm, sums over replicas and the update itself take is hidden if it fits into them.
 int update_slack(const Schedule& schedule);
 
-// A step as a rank runs it again and again: its list from behind the last backward of one step to the last backward of
+// A step as a rank runs it again and again: its list from after the last backward of one step to the last backward of
 // the next, from the middle of `schedule`. Micro-batches 0 .. m-1 are those of the step, m .. 2m-1 of the one after it,
 // some of whose forwards run ahead. For drawing, measuring and running, not for check_schedule() or simulate().
 Schedule window_of(const Schedule& schedule);
 // How many actions of such a window come before the update by the step before it.
 std::size_t update_position(const Schedule& window, int rank);
 
-// What the whole run between fill and drain comes to in its middle.
+// The steps between fill and drain.
 struct SteadyState {
   double period = 0;  // milliseconds per step
   double bubble = 0;  // 1 - busy / period, over all ranks
 };
-// Of a simulation with intervals of a schedule of at least 6 steps.
+// Needs a simulation with intervals, of a schedule of at least 6 steps.
 SteadyState steady_state(const Schedule& schedule, const Simulation& simulation);
 
 // One step: simulate(); of a schedule without a flush its window, with the period as makespan and the bubble of the

@@ -146,8 +146,8 @@ void Executor::roll_back() {
   is_ahead_ = false;
 }
 
-// Starts the receives of a list. Returns the position of the first action that is left: 0, or behind those that ran
-// ahead.
+// Starts the receives of a list. Returns the position of the first action that is left: 0, or the one after those that
+// ran ahead.
 std::size_t Executor::begin() {
   const bool goes_on = is_ahead_ && use_ == ForwardUse::training;
   if (is_ahead_ && !goes_on) throw std::logic_error("a training step has begun: nothing else can run");
@@ -350,8 +350,8 @@ void Executor::begin_group(const Action& action, const Group& group) {
   });
 }
 
-// A group that ends joins the sums that wait for it, as binary counting carries: behind group 1 the two are one sum,
-// behind group 3 all four are.
+// A group that ends joins the sums that wait for it, as binary counting carries: after group 1 the two are one sum,
+// after group 3 all four are.
 void Executor::end_group(const Action& action, const Group& group) {
   if (!group.ends) return;
   int place = group.place;

@@ -42,7 +42,7 @@ class Executor {
   // `after_action(i)` is called after action i has been enqueued and its output is on its way.
   void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
   // Without a flush (Plan::window). The pipe is filled by the window before the first step with `next` alone, goes on
-  // with windows of both, and is empty behind one without `next`.
+  // with windows of both, and is empty after one without `next`.
   struct Window {
     std::int64_t step = 0;
     bool own = true;   // its actions of this step
@@ -51,7 +51,7 @@ class Executor {
   void begin_flow();
   void train_window(float dloss, const Window& window, const std::function<void(std::size_t)>& after_action);
   void end_flow();
-  // What the actions of a step compute with: memory of RankMemory. Set before the first of them.
+  // The parameters that the actions of a step compute with: memory of RankMemory. Set before the first of them.
   void set_version(std::int64_t step, const float* values, const void* low) {
     versions_[static_cast<std::size_t>(step % 2)] = {values, low};
   }
@@ -101,7 +101,7 @@ class Executor {
     std::array<std::vector<std::int64_t>, 3> bytes = {};  // of the messages that each list takes, by ForwardUse
 
     const std::vector<std::int64_t>& of(ForwardUse use) const { return bytes[static_cast<std::size_t>(use)]; }
-    // Of the message with a number: without a flush there are more than the list has.
+    // Bytes of message number `message`; without a flush there are more messages than the list has.
     std::int64_t bytes_of(ForwardUse use, std::int64_t message) const {
       const std::vector<std::int64_t>& all = of(use);
       return all[static_cast<std::size_t>(message) % all.size()];

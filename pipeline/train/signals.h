@@ -18,7 +18,7 @@ const char* signal_name(int signal);
 
 // From here on they are noted, one way or the other. The first thing that main does, before it knows the command:
 // blocking them would not do, since libraries have threads already, which would get them. MPI_Init puts handlers of its
-// own in place, which call those of before; call one of these again behind it.
+// own in place, which call those of before; call one of these again after it.
 void listen_for_wish_to_stop();
 void listen_for_end();
 // As they were when the program began, for commands that listen to nothing. A signal that came since then arrives now.

@@ -29,7 +29,7 @@ StateCopy::StateCopy(Device& device, Trainer& trainer, const ModelConfig& model)
   size_ = bytes;
 }
 
-// Parameters and the two moments lie one behind the other, as long as the plan's lines.
+// Parameters and the two moments lie one after the other, as long as the plan's lines.
 std::int64_t StateCopy::before(MemoryUse use) const {
   const RankPlan& plan = memory_.plan();
   std::int64_t bytes = 0;

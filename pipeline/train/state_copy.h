@@ -19,7 +19,7 @@ class StateCopy {
   StateCopy(Device& device, Trainer& trainer, const ModelConfig& model);
 
   OptimizerKind optimizer() const { return memory_.plan().layout.optimizer; }
-  // Of its memory.
+  // Bytes.
   std::int64_t size() const { return size_; }
   // On the rank's own thread, between two steps.
   void take(bool moments);

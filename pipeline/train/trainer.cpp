@@ -96,7 +96,7 @@ void Trainer::dry_run() {
 
 namespace {
 
-// Of one step; without a flush there may be room for two.
+// The micro-batches of one step; without a flush there may be room for two.
 MicroBatches of_step(MicroBatches all, const BatchShape& shape) {
   all.end = std::min(all.end, shape.micro_batches);
   return all;
@@ -168,7 +168,7 @@ StepResult Trainer::step(std::int64_t step, const Batch& batch, const Batch* nex
   executor_.train_step(dloss(), [this](std::size_t done) { issue_due(done + 1); });
   finish_reductions();
   const bool ahead = next != nullptr && plan_.request.spare_parameters;
-  StepResult result = ahead ? norm_behind_update(step, *next) : norm_then_update(step);
+  StepResult result = ahead ? norm_beside_update(step, *next) : norm_then_update(step);
   result.learning_rate = learning_rate(optimizer_.learning_rate, step);
   device_.synchronize();
   result.ms = 1000 * (monotonic_seconds() - begin);
@@ -193,7 +193,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
 
 // Optimistic: while the norm is on its way the update is made, as if nothing had to be clipped, and the next step
 // begun.
-StepResult Trainer::norm_behind_update(std::int64_t step, const Batch& next) {
+StepResult Trainer::norm_beside_update(std::int64_t step, const Batch& next) {
   LoweredMarks updating{.issued = device_.mark()};
   last_marks_ = executor_.marks();
   begin_report(rank_times(device_, last_marks_, clock_ahead_ms_));

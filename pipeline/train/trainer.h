@@ -172,7 +172,7 @@ class Trainer {
   void load_tokens(const Batch& batch, std::int64_t step = 0);
   float dloss() const;
   StepResult norm_then_update(std::int64_t step);
-  StepResult norm_behind_update(std::int64_t step, const Batch& next);
+  StepResult norm_beside_update(std::int64_t step, const Batch& next);
   void micro_batch_losses(std::span<double> losses, const std::vector<Action>& list);
   double mean_loss(std::span<const double> losses) const;
   struct ReportParts;

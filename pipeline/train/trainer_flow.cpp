@@ -76,7 +76,7 @@ void Trainer::settle_window(bool must) {
     flow_.is_taken = plan_.request.gradient_buffers == 1;
     if (flow_.is_taken) take_window_step(step, 0);
   }
-  // Where parameters are gathered behind it, the update is made as soon as it can be.
+  // Where parameters are gathered after it, the update is made as soon as it can be.
   if (!must && (!shards() || !groups_.world->done(flow_.merged))) return;
   waits_for_ = "the losses and norms of all ranks";
   groups_.world->await(flow_.merged);

@@ -61,7 +61,7 @@ void Trainer::note_complete() {
   }
 }
 
-// Timed device: once all replicas have come a reduction takes its time, behind those before it.
+// Timed device: once all replicas have come a reduction takes its time, after those before it.
 bool Trainer::is_over(std::size_t index) {
   if (plan_.request.computes) return true;
   double& ends = running_[index].ends;

@@ -1,5 +1,5 @@
-// What a replica has alone under --zero, and what it gets from the others: pieces of gradients and parameters, and the
-// gathers of parameters that steps and forwards alone wait for.
+// The pieces of gradients and parameters that a replica alone has under --zero, those that it gets from the others, and
+// the gathers of parameters that steps and forwards alone wait for.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ void Trainer::prepare_windows() {
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
-// What this replica owns of a section, in the arena.
+// The part of a section that this replica owns, in the arena.
 ElementRange Trainer::own_piece(const Section& section) const {
   const auto replica = static_cast<std::size_t>(groups_.replica());
   return {.offset = section.offset + section.cuts[replica],
@@ -49,7 +49,7 @@ void Trainer::keep_own_gradients(int index) {
                own.elements * static_cast<std::int64_t>(sizeof(float)));
 }
 
-// Of shards of wte whose embedding and head both live here.
+// Sums the gradients of shards of wte whose embedding and head both live here.
 void Trainer::sum_tied_gradients_here() {
   const RankPlan& rank = memory_.plan();
   if (!rank.gradient_windows) {

@@ -39,7 +39,7 @@ struct Settings {
   std::string only;
 };
 
-// What must not grow from one step to the next.
+// Calls whose number must not grow from one step to the next.
 struct LoudCalls {
   explicit LoudCalls(const emulator::Counters& c)
       : waits(c.host_synchronisations),
@@ -303,8 +303,8 @@ std::int64_t Sweep::launches_per_step(int layers, int micro_batches) {
   return after - before;
 }
 
-// What a step issues is linear in micro-batches and layers but for what a step has once: its end, and setting gradients
-// to zero at its beginning.
+// The launches of a step are linear in micro-batches and layers, except those that a step has once: its end, and
+// setting gradients to zero at its beginning.
 void Sweep::launches() {
   if (!wanted("launches")) return;
   constexpr int kFew = 2, kMany = 12;
@@ -334,7 +334,8 @@ double Sweep::golden_loss_difference(const std::string& path, const std::string&
     PlanRequest request;
     request.model = file.config();
     request.batch = {.rows = 1, .seq_len = golden::kSeqLen, .micro_batches = static_cast<int>(golden::kRows)};
-    request.schedule = make_schedule(ScheduleRequest{.name = schedule, .ranks = p, .micro_batches = request.batch.micro_batches});
+    request.schedule =
+        make_schedule(ScheduleRequest{.name = schedule, .ranks = p, .micro_batches = request.batch.micro_batches});
     request.partition = uniform_partition(request.model, request.schedule.placement.depth());
     request.head_chunks = device.head_chunks();
     request.workspace_bytes = device.workspace_bytes(1, golden::kSeqLen, request.model.hidden, request.model.heads,

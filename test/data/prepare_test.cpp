@@ -147,7 +147,7 @@ std::int64_t mapped_in_memory() {
   return 0;
 }
 
-// Of the text that was read so far no more than a batch stays in memory.
+// No more than a batch of the text that was read so far stays in memory.
 TEST(Prepare, TextThatWasReadLeavesMemory) {
   const TemporaryFolder folder;
   constexpr std::int64_t kMega = std::int64_t{1} << 20;

@@ -79,7 +79,7 @@ TEST(UnknownCharacters, OfAllTextsAreInTheSummary) {
   EXPECT_EQ(prepare(request, Tokenizer(byte_vocabulary())).unknown.seen(), Characters{}) << "nothing is cut";
 }
 
-// What an interrupted preparation has seen stays known.
+// Characters seen by an interrupted preparation stay known.
 TEST(UnknownCharacters, AreRememberedByTheJournal) {
   const TemporaryFolder folder;
   PrepareJournal journal;

@@ -77,7 +77,8 @@ TEST(Attention, StaysWithinTheWorkspaceThatItAsksFor) {
     device->attention_backward(dqkv, dout, qkv, out, lse, B, T, C, NH);
     const Floats after = memory.values();
     for (std::int64_t i = bytes / 4; i < bytes / 4 + kGuard; ++i) {
-      ASSERT_EQ(after[static_cast<std::size_t>(i)], 77.0F) << "T " << T << ", " << i - bytes / 4 << " floats behind";
+      ASSERT_EQ(after[static_cast<std::size_t>(i)], 77.0F)
+          << "T " << T << ", " << i - bytes / 4 << " floats past the end";
     }
   }
 }

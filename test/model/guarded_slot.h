@@ -38,7 +38,7 @@ class GuardedSlot {
     if (!memory_) return;
     for (std::size_t i = 0; i < kGuard; ++i) {
       ASSERT_EQ(memory_.get()[i], kGuardByte) << "written before the slot";
-      ASSERT_EQ(memory_.get()[kGuard + bytes_ + i], kGuardByte) << "written behind the slot of " << bytes_ << " bytes";
+      ASSERT_EQ(memory_.get()[kGuard + bytes_ + i], kGuardByte) << "written past the slot of " << bytes_ << " bytes";
     }
   }
 

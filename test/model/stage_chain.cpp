@@ -28,7 +28,7 @@ StageChain::StageChain(Device& device, const ChainShape& shape) : device_(device
     Rank rank = {.stage = Stage(device, stage),
                  .bytes = stage_bytes(stage, device.precision()),
                  .before = message_bytes(stage, device.precision(), stage.first_unit),
-                 .behind = message_bytes(stage, device.precision(), stage.last_unit),
+                 .after = message_bytes(stage, device.precision(), stage.last_unit),
                  .layout = arena_layout(model_, held),
                  .values = {},
                  .gradients = {}};
@@ -80,7 +80,7 @@ void StageChain::forward(std::vector<InFlight>& flights, const MicroBatch& batch
   GuardedSlot input;
   for (std::size_t s = 0; s < ranks_.size(); ++s) {
     Rank& rank = ranks_[s];
-    GuardedSlot output(rank.behind.of(use));
+    GuardedSlot output(rank.after.of(use));
     StageSlots slots = slots_of(flights[s], batch);
     slots.losses = results.losses;
     slots.logits = results.logits;

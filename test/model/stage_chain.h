@@ -33,7 +33,7 @@ class StageChain {
   struct Rank {
     train_gpt::Stage stage;
     train_gpt::StageBytes bytes;
-    train_gpt::MessageBytes before, behind;
+    train_gpt::MessageBytes before, after;
     train_gpt::ArenaLayout layout;
     std::vector<float> values, gradients;
     train_gpt::ParameterView view() { return {&layout, values.data(), values.data(), gradients.data()}; }

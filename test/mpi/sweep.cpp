@@ -10,7 +10,7 @@
 // clipping now and then. --only: cases whose name contains TEXT.
 // --local: ranks are threads of this process, without MPI (for ThreadSanitizer). Their sends are always rendezvous.
 // --abort-at-end: ends by MPI_Abort(0), since MPI_Finalize of MPICH 4.0.2 hangs over UCX's tcp from 4 ranks on, also in
-// a program that does nothing but MPI_Init, MPI_Barrier and MPI_Finalize. Losses, norms and the parameters' hash behind
+// a program that does nothing but MPI_Init, MPI_Barrier and MPI_Finalize. Losses, norms and the parameters' hash after
 // every step are compared. Rank 0 says every half minute how far it is, and `N passed, N failed` at the end.
 #include <unistd.h>
 
@@ -125,8 +125,8 @@ std::vector<Run> without_a_flush(const Settings& settings) {
   return all;
 }
 
-// Of replicas and shards: 16 micro-batches of all replicas in 8 groups, so that one rank with as many has the same
-// bits.
+// Runs with replicas and shards: 16 micro-batches of all replicas in 8 groups, so that one rank with as many has the
+// same bits.
 Run sharded(const Settings& settings, Run run) {
   constexpr int kMicroBatches = 16;
   run.micro_batches = kMicroBatches / run.replicas;
@@ -141,7 +141,7 @@ Run sharded(const Settings& settings, Run run) {
   return run;
 }
 
-// What is cut unevenly, used by two stages, gathered again and again, or not worth a window.
+// Sections that are cut unevenly, used by two stages, gathered again and again, or not worth a window.
 std::vector<Run> edges_of_shards(const Settings& settings) {
   std::vector<Run> all;
   for (const Run& run : std::vector<Run>{

@@ -49,7 +49,7 @@ TEST(CheckpointManifest, AnyOtherByteIsRefusedOrWithoutEffect) {
       }
     }
   }
-  EXPECT_LT(without_effect, 40U) << "white space behind the checksum";
+  EXPECT_LT(without_effect, 40U) << "white space after the checksum";
 }
 
 TEST(CheckpointManifest, CutsAndInsertionsAreRefused) {

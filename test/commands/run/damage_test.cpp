@@ -141,7 +141,7 @@ TEST_F(Damage, AManifestIsPassedOverWhereverABitOfItFlipped) {
     ASSERT_EQ(found.passed_over.size(), 1U) << at;
     EXPECT_NE(found.passed_over[0].find("step-4: manifest.json: it is "), std::string::npos) << found.passed_over[0];
   }
-  EXPECT_LE(without_effect, 3) << "white space behind the checksum";
+  EXPECT_LE(without_effect, 3) << "white space after the checksum";
   write_file(path, whole.data(), whole.size());
 }
 

@@ -1,4 +1,4 @@
-// What each option of `train` changes of a run. A row per option; an option without one fails EveryOption.HasARow.
+// The effects of each option of `train`. A row per option; an option without one fails EveryOption.HasARow.
 #pragma once
 
 #include <algorithm>

@@ -92,7 +92,7 @@ class Product {
 
 // |found - expected| within the rounding of `type` and of fp32 sums of magnitude `scale`.
 void expect_close(float found, double expected, double scale, cudaDataType type, const std::string& where);
-// What the multiplier sees of an input.
+// An input as the multiplier sees it.
 double seen_by_multiplier(float value, cublasComputeType_t compute);
 
 }  // namespace emulator::cublas

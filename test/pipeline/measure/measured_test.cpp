@@ -141,7 +141,7 @@ TEST(Measured, IdlePartsSumToTheIdleTimeAndWorkAfterTheFlushIsApart) {
       EXPECT_NEAR(rank.parts.sum(), rank.idle, 1e-9);
       EXPECT_LE(rank.waiting, rank.idle + 1e-9);
       EXPECT_GT(rank.update, 0);
-      EXPECT_GE(rank.post_flush, rank.update) << "U lies behind the last action of all ranks";
+      EXPECT_GE(rank.post_flush, rank.update) << "U lies after the last action of all ranks";
       idle += rank.idle;
     }
     EXPECT_NEAR(idle / analysis.idle.available, analysis.measured.bubble, 1e-9) << name_of(it);

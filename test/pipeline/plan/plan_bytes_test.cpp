@@ -102,7 +102,7 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
   run.before_training = [what](Trainer& trainer) {
     const RankPlan& plan = trainer.memory().plan();
     EXPECT_EQ(device->allocated(), plan.total_bytes()) << what;
-    // What the dry run before the first step wrote does not count, where it leaves nothing for the steps.
+    // Writes of the dry run before the first step do not count, where nothing is left for the steps.
     for (std::size_t i = 0; i < plan.memory.size(); ++i) {
       if (!lasts(plan.memory[i].use)) WatchedDevice::mark_unused(device->blocks()[i]);
     }

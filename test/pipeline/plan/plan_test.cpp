@@ -113,7 +113,7 @@ TEST(Plan, ForwardsAloneRunThroughTheFirstCopy) {
   }
 }
 
-// Of every lifetime as many slots as are alive at once, by the rank's own list.
+// Every lifetime has as many slots as are alive at once, by the rank's own list.
 TEST(Plan, PoolsHaveASlotForEveryMicroBatchThatIsAlive) {
   for (const std::string& schedule : schedule_names()) {
     if (violation({.name = schedule, .ranks = 2, .micro_batches = 6})) continue;

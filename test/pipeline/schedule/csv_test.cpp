@@ -109,7 +109,7 @@ TEST(ScheduleCsv, ReadsLoweredSchedulesAndChecksTheirMessages) {
       refusal("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0").find("row 1, cell 1: `0SEND_F0` stands before"),
       std::string::npos);
   EXPECT_NE(
-      refusal("0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0").find("row 1, cell 4: `0RECV_B0` stands behind"),
+      refusal("0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0").find("row 1, cell 4: `0RECV_B0` stands after"),
       std::string::npos);
   EXPECT_NE(
       refusal("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0,1SEND_F0").find("no action of this row needs"),

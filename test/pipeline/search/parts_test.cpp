@@ -69,7 +69,7 @@ TEST(SearchNamed, ConsidersGroupsOfAllSizesThatItNames) {
   EXPECT_EQ(groups, (std::set<int>{2, 4, 8, 16}));
 }
 
-// What need not be simulated action by action: 1f1b is at the bound, and gpipe can be no better.
+// Lists that need not be simulated action by action: 1f1b is at the bound, and gpipe can be no better.
 TEST(SearchNamed, OfLongListsTheOnesThatKeepAllAreLeftOutBesideOneAtTheBound) {
   const auto names_of = [](int m) {
     SearchRequest request{.ranks = 2, .micro_batches = m};

@@ -21,7 +21,7 @@ TEST(Reductions, OfOneStagePerRankAreExposedOnTheRankThatEndsLast) {
   EXPECT_LT(step.share(), 0.01);
 }
 
-// Of two stages per rank one is reduced while the other ends.
+// With two stages per rank, one is reduced while the other ends.
 TEST(Reductions, OfAVAreHalfHidden) {
   const ScheduleRequest request{.name = "zb-v", .ranks = 4, .micro_batches = 32};
   const ReducedStep step = reduced(request, 1.0);

@@ -113,7 +113,7 @@ TEST(TwoBufferedWeights, ClippingIsFree) {
   }
 }
 
-// What a rank runs for a step in the middle: as many actions as a step has, of which w(p-1-r) are forwards of the next.
+// The window of a rank in a middle step: as many actions as a step has, of which w(p-1-r) are forwards of the next.
 TEST(TwoBufferedWeights, AWindowIsAStepOfARank) {
   for (const int w : {1, 2}) {
     const Schedule schedule = two_bw(4, 7, w, 8);

@@ -133,7 +133,7 @@ TEST(Flushless, WhereThePipeIsDrainedChangesNothing) {
     expect_equal(train(run), one, "drained every " + std::to_string(every));
   }
   run.drain_every = 1;
-  run.hash_every_step = true;  // the newest parameters, behind every step
+  run.hash_every_step = true;  // the newest parameters, after every step
   TrainingRun alone = two_bw({.micro_batches = 4, .hash_every_step = true});
   alone.drain_every = 1;
   expect_equal(train(run), train(alone), "hashes");
@@ -278,8 +278,8 @@ TEST(Flushless, SkippedStepsLeaveTheVersionAsItIs) {
   TrainingRun run = alone;
   run.ranks = 3;
   EXPECT_EQ(train(run).hash, one.hash) << "three ranks";
-  run.drain_every = 4;  // behind the step that was skipped
-  EXPECT_EQ(train(run).hash, one.hash) << "drained behind it";
+  run.drain_every = 4;  // after the step that was skipped
+  EXPECT_EQ(train(run).hash, one.hash) << "drained after it";
 }
 
 TEST(Flushless, BubbleOfRanksThatHaveTheirStepsAtDifferentTimes) {

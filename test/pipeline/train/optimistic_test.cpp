@@ -107,7 +107,7 @@ Plan plan_for(const std::string& schedule, int p, int m, HeadForm head) {
   return make_plan(request);
 }
 
-// Each input that a forward ahead takes is the output of another one; the first action that stays behind adds to a
+// Each input that a forward ahead takes is the output of another one; the first action that stays adds to a
 // gradient, or lacks its input.
 TEST(ActionsAhead, TakeWhatRunsAheadAndAllOfIt) {
   for (const std::string& schedule : schedule_names()) {
@@ -134,7 +134,7 @@ TEST(ActionsAhead, TakeWhatRunsAheadAndAllOfIt) {
       }
       ASSERT_LT(count, list.size());
       EXPECT_TRUE(list[count].op != Op::forward || !has_input(list[count]))
-          << schedule << ", rank " << rank << ": " << to_string(list[count]) << " stays behind";
+          << schedule << ", rank " << rank << ": " << to_string(list[count]) << " stays";
     }
   }
 }

@@ -51,7 +51,7 @@ TEST(Sharding, KeepsTheBitsOfOneRankUnderEverySchedule) {
   expect({.schedule = "1f1b", .ranks = 2, .replicas = 2, .optimistic = true});
 }
 
-// Of so many units that windows pay, on every rank.
+// With enough units for windows to pay on every rank.
 TrainingRun in_windows(TrainingRun run) {
   run.layers = 11;
   run.schedule = "breadth-first";
@@ -243,7 +243,7 @@ TEST(Sharding, PiecesOfReplicasAreTheWhole) {
   }
 }
 
-// A stage's gradients leave behind its last W, and its parameters come before its first F.
+// A stage's gradients leave after its last W, and its parameters come before its first F.
 TEST(Sharding, ReductionsAndGathersStandWhereTheirStageEndsAndBegins) {
   for (const char* schedule : {"interleaved", "zb-v", "breadth-first"}) {
     const Plan plan = make_plan(request_of(schedule, 2, 2, 1));

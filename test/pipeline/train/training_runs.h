@@ -66,10 +66,10 @@ struct Outcome {
   std::vector<double> norms;
   std::vector<double> validation;
   std::string hash;
-  std::vector<std::string> hashes = {};  // behind every step, with Run::hash_every_step
+  std::vector<std::string> hashes = {};  // after every step, with Run::hash_every_step
   int redone = 0;                        // optimistic steps that were taken back
   int steady = 0;                        // steps with a full pipe
-  // Of the numbers; how they came about does not count.
+  // Compares the numbers alone.
   bool operator==(const Outcome& other) const {
     return losses == other.losses && norms == other.norms && validation == other.validation && hash == other.hash &&
            hashes == other.hashes;
