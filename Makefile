@@ -152,7 +152,7 @@ check: test check-emulator mutants
 	  '$(SWEEP) --synchronous-sends' '$(SWEEP) --optimistic --delays' '$(SWEEP) --optimistic --synchronous-sends' \
 	  'UCX_TLS=posix,self $(SWEEP)' 'UCX_TLS=tcp,self $(SWEEP) --abort-at-end' 'scripts/check_starts.sh $(BUILD)/train_gpt' \
 	  'scripts/check_kills.sh $(BUILD)/train_gpt 20' 'scripts/check_together.sh $(BUILD)/train_gpt' \
-	  'scripts/check_clock.sh $(BUILD)/train_gpt' '$(FUZZ_CHECK)' \
+	  'scripts/check_clock.sh $(BUILD)/train_gpt' 'scripts/check_two_hosts.sh $(BUILD)/train_gpt' '$(FUZZ_CHECK)' \
 	  'scripts/check_docs.py ./train_gpt' \
 	  'scripts/check_huggingface.sh ./train_gpt' 'scripts/check_muon.sh ./train_gpt' \
 	  'test/scripts/get_data_test.sh ./train_gpt' \
