@@ -65,9 +65,8 @@ struct PlanRequest {
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
   // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
   // those from floor(M g / G) on, added in order. Groups are added in a balanced binary tree; each direction of each
-  // replica owns an aligned subtree of local_groups() groups, and sums over directions and replicas are the top of the
-  // tree. G is then a power of two. Where d is not one, each replica is one group, and replicas are added in rank
-  // order.
+  // replica owns an aligned subtree of local_groups() groups; sums over directions and replicas are the top of the
+  // tree. G is then a power of two. If d is not, each replica is one group, added in rank order.
   int local_groups() const { return batch.groups / (batch.replicas * directions()); }
   // Micro-batches in those groups.
   int stage_micro_batches() const { return batch.micro_batches / directions(); }
@@ -230,8 +229,9 @@ std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& 
 // counts parameters and writes them.
 bool is_first_of_mirrored(const PlanRequest& request, int rank);
 
-// Bytes of the copy from which a rank writes its part of a checkpoint: parameters and moments on the first replica; on
-// the others, under --zero, the parts that they alone have. Nothing else in a plan depends on it.
+// Bytes of the copy from which a rank writes its part of a checkpoint: all parameters and moments on the first replica;
+// on the other replicas, under --zero, the parts that they alone have. Nothing else in the plan of a rank depends on
+// the number of its replica.
 std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank, int replica);
 
 // The table that is printed before training: a column per rank (equal ranks share one), a row per kind of memory.

@@ -23,8 +23,7 @@ namespace train_gpt::search {
 // For the problem's objective, in its unit of time.
 double lower_bound(const Problem& problem);
 
-// The bound for an order of `first` followed by one of `second`, rank by rank, on the same placement within the same
-// memory.
+// For an order of `first` followed by one of `second`, rank by rank, on the same placement within the same memory.
 double joined_bound(const Problem& first, const Problem& second);
 
 // How many F each rank runs before its first I so that a target of the objective remains possible: the smallest numbers

@@ -3,9 +3,9 @@
 // 3.1, for any placement).
 //
 // The same engine runs in either direction of time. Seen from the end, a step is the same kind of problem: W first,
-// then I travelling up the stages, then F travelling down. Built forwards the warm-up is good and the cool-down is left
-// to chance; built backwards it is the other way round, and every rank keeps just the weight gradients that its
-// cool-down can use.
+// then I travelling up the stages, then F travelling down. Forwards, the warm-up is good and the cool-down left to
+// chance; backwards it is the other way round, and every rank keeps just the weight gradients that its cool-down can
+// use.
 #pragma once
 
 #include <optional>

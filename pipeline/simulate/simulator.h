@@ -130,9 +130,8 @@ struct Simulation {
   double ideal = 0.0;        // largest busy time of a rank, milliseconds
   double bubble = 0.0;       // 1 - busy / (p * makespan), busy of all ranks together
   double bubble_span = 0.0;  // 1 - ideal / span: the zero-bubble papers' measure
-  // No order of the same actions on the same ranks is faster: the longest chain of dependencies, or the work of the
-  // busiest rank with the earliest moment it can start before it and what must follow its last backward elsewhere after
-  // it.
+  // No order of the same actions on the same ranks is faster: the longest chain of dependencies, or the busiest rank
+  // with its earliest possible start before it and what must follow its last backward elsewhere after it.
   double lower_bound = 0.0;
 
   std::vector<double> busy;         // [rank], milliseconds

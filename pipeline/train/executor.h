@@ -59,8 +59,7 @@ class Executor {
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
   // Runs the list of generation: the logits at `position` of every row of micro-batch 0 arrive in memory.next_logits(),
-  // on the rank of the head. With PlanRequest::caches only row 0 is computed, and the cache holds its positions before
-  // `first`.
+  // on the head's rank. With PlanRequest::caches only row 0 is run; the cache holds its positions before `first`.
   void next_logits(std::int64_t first, std::int64_t position);
 
   // Runs one action outside of any list, on the buffers of its place in the training list: for measuring costs. Not for

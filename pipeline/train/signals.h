@@ -21,8 +21,7 @@ const char* signal_name(int signal);
 // of its own that call the earlier ones; call one of these functions again after it.
 void listen_for_wish_to_stop();
 void listen_for_end();
-// Restores the handlers that the program began with, for commands that do not listen. A signal noted before takes
-// effect now.
+// Restores the program's first handlers, for commands that do not listen. A signal noted before takes effect now.
 void stop_listening();
 
 // The first signal that was a stop request; 0: none.

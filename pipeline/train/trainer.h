@@ -107,9 +107,8 @@ class Trainer {
   //
   // With PlanRequest::spare_parameters steps are optimistic if `next` is given, the batch of the step that the caller
   // takes immediately after this one: the parameters are updated on the assumption that nothing has to be clipped, and
-  // the forwards of that step begin, while the norm is still on its way. When it arrives the moments are updated or, if
-  // the assumption was wrong, update and forwards are rolled back. Results are those of steps without `next`, bit by
-  // bit.
+  // the forwards of that step begin, while the norm is still on its way. Then the moments follow or, if the assumption
+  // was wrong, update and forwards are rolled back. Results are those of steps without `next`, bit by bit.
   StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
   // Takes a step of a schedule without a flush (PlanRequest::flushless), in place of step(). `next` is the batch of the
   // step that the caller takes immediately after this one, some of whose forwards run ahead; without it the pipe is

@@ -1,5 +1,6 @@
 // Failing well: the hooks that run while this rank computes or waits notice demands to end, ranks that fail, ranks that
-// have stopped moving, and a launcher that is gone, and throw an exception that says what this rank was doing.
+// have stopped moving, and a launcher that is gone. What they find becomes an exception that says what this rank was
+// doing.
 #pragma once
 
 #include <functional>
