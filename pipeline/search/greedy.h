@@ -4,8 +4,7 @@
 //
 // The same engine runs in either direction of time. Seen from the end, a step is the same kind of problem: W first,
 // then I travelling up the stages, then F travelling down. Forwards, the warm-up is good and the cool-down left to
-// chance; backwards it is the other way round, and every rank keeps just the weight gradients that its cool-down can
-// use.
+// chance; backwards it is the other way round, and ranks keep just the weight gradients that their cool-down can use.
 #pragma once
 
 #include <optional>
