@@ -102,8 +102,7 @@ MappedBytes& MappedBytes::operator=(MappedBytes&& other) noexcept {
 
 void MappedBytes::forget(std::size_t begin, std::size_t end) const {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t first = begin / page * page,
-                    last = end / page * page;  // drops the page before, too
+  const std::size_t first = begin / page * page, last = end / page * page;  // drops the page before, too
   if (first >= last || last > bytes_.size()) return;
   madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
 }
