@@ -39,7 +39,7 @@ std::string list_of(const std::vector<double>& values) {
   return join(words);
 }
 
-// Width of the terminal; without one that of train's pictures.
+// The terminal's width; without one, the width of train's pictures.
 int terminal_columns() {
   winsize size{};
   if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -120,7 +120,7 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     }
     array.push_back(std::move(object));
   }
-  // A file may be called anything: what is not UTF-8 in its name is replaced.
+  // A file name may hold bytes that are not UTF-8: they are replaced.
   out << array.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }
 
@@ -161,7 +161,7 @@ void write_files(const Options& options, const SimulatedSchedules& all) {
   }
 }
 
-// Time against memory, of named schedules and the search.
+// Time against memory for named schedules and the search.
 void print_pareto(const Options& options, std::ostream& out) {
   std::vector<MemoryAndTime> points = memory_and_time(options);
   mark_best(points);
@@ -173,7 +173,7 @@ void print_pareto(const Options& options, std::ostream& out) {
   out.flush();
 }
 
-// Whether all schedules meet all conditions of --expect; says so, and of those that were left out that they do not.
+// True if all schedules meet all conditions of --expect; prints it for each, and that those left out do not.
 bool meet(const std::vector<Expectation>& expectations, const SimulatedSchedules& all, std::ostream& out) {
   bool every = expectations.empty() || (all.over_limit.empty() && all.impossible.empty());
   if (!expectations.empty()) out << "\n";

@@ -42,7 +42,7 @@ SimulatedSchedule simulate_file(const Options& options, Detail detail) {
   return result;
 }
 
-// Between fill and drain, of a schedule that never flushes.
+// For a schedule that never flushes, from fill to drain.
 constexpr int kSimulatedSteps = 12;
 
 SimulatedSchedule simulate_flushless(const Options& options, const std::string& name, Detail detail) {
@@ -78,7 +78,7 @@ std::size_t actions_of(const Schedule& schedule) {
   return actions;
 }
 
-// Long lists that do not repeat themselves take a while.
+// Says so if lists are long and do not repeat themselves, since they take a while.
 void tell_size(const Schedule& schedule) {
   constexpr std::size_t kLong = 10'000'000;
   const std::size_t actions = actions_of(schedule);
@@ -144,7 +144,7 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   const bool too_long = !drawn && actions_of(result.schedule) > kLong;
   if (too_long) detail = Detail::figures;
   result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
-  // The bound of the search is one for every order and placement that was allowed, not just for these lists.
+  // The bound of the search holds for every allowed order and placement, not just for these lists.
   result.simulation.lower_bound = found.lower_bound;
   result.remarks = {found.name + ": " + found.reason,
                     std::string("no schedule that --schedule auto may choose has a ") +
@@ -169,7 +169,7 @@ bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
   return false;
 }
 
-// The exposed part of the reductions over replicas, beside that of reductions that all wait for the end.
+// The exposed part of the reductions over replicas, and that of reductions that all wait for the list's end.
 void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail detail) {
   if (simulated.schedule.steps == 1) {
     const auto reduced = [&](ReducedAt at) {
@@ -206,7 +206,7 @@ SimulatedSchedules simulate_all(const Options& options, Detail detail) {
                                   ")");
       return;
     }
-    // Large lists would add up.
+    // Large lists would add up to much memory.
     if (detail != Detail::intervals && options.simulate.csv.empty()) simulated.schedule.lists = {};
     result.simulated.push_back(std::move(simulated));
   };
@@ -246,7 +246,7 @@ std::vector<MemoryAndTime> memory_and_time(const Options& options) {
   };
   take("auto", free.simulation);
   if (!request.memory_limit.empty()) return points;
-  // Every whole number of activations while there are few, then in larger steps.
+  // Every whole number of activations at first, then larger steps.
   const double most = points.back().peak;
   for (double limit = 1; limit < most; limit += limit < 8 ? 1 : std::floor(limit / 4)) {
     request.memory_limit = {limit};

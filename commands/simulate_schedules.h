@@ -15,18 +15,18 @@
 namespace train_gpt {
 
 struct SimulatedSchedule {
-  std::string name;  // as it was asked for: a name, auto, or the file
+  std::string name;  // as given: a name, auto, or the file
   Schedule schedule;
   Simulation simulation;
-  std::vector<std::string> remarks;  // what `auto` chose and why; notices of the check
+  std::vector<std::string> remarks;  // the choice of `auto` and its reason; notices of the check
   // For a schedule that never flushes, whose simulation is of several steps.
   std::optional<SteadyState> steady = std::nullopt;
   std::optional<ReducedStep> reduced = std::nullopt;  // --cost-reduction, of a schedule that flushes
 };
 
 struct SimulatedSchedules {
-  std::vector<SimulatedSchedule> simulated;  // in the order asked
-  std::vector<std::string> impossible;       // one line each: name and reason. Only if all were asked for
+  std::vector<SimulatedSchedule> simulated;  // in the given order
+  std::vector<std::string> impossible;       // one line each: name and reason; only for "all"
   std::vector<std::string> over_limit;       // names and peaks of those above --memory-limit
 };
 
@@ -36,7 +36,7 @@ enum class Detail : std::uint8_t { figures, channels, intervals };
 // Throws std::invalid_argument as run_simulate does.
 SimulatedSchedules simulate_all(const Options& options, Detail detail);
 
-// --pareto: every named schedule that auto considers, and what the search finds within one limit after the other.
+// --pareto: every named schedule that auto considers, and what the search finds within each of several limits.
 std::vector<MemoryAndTime> memory_and_time(const Options& options);
 
 // The costs that the options give, with the size of a message from the model if a bandwidth is given.

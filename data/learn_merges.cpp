@@ -22,7 +22,7 @@ struct PairHash {
   }
 };
 
-// All different pieces, one after the other, as symbols that know their neighbours.
+// All different pieces, one after the other, as linked symbols.
 struct Symbol {
   std::int32_t id = -1;        // -1: merged into the symbol before it
   std::int32_t piece = 0;      // index into the pieces' counts
@@ -36,10 +36,10 @@ struct PairState {
 };
 
 struct Candidate {
-  std::int64_t count = 0;  // when it was put on the heap
+  std::int64_t count = 0;  // when it was pushed on the heap
   Pair pair;
   bool operator<(
-      const Candidate& other) const {  // of a heap whose top is the highest count, the smallest pair of several
+      const Candidate& other) const {  // for a heap whose top has the highest count, the smallest pair among equals
     return count != other.count ? count < other.count : pair > other.pair;
   }
 };
@@ -63,7 +63,7 @@ class Learner {
       heap_.pop();
       const std::int64_t count = pairs_.at(best.pair).count;
       if (count < 1) continue;
-      if (count < best.count) {  // it has become rarer since: back to its place
+      if (count < best.count) {  // it has become rarer since: push it back
         heap_.push({count, best.pair});
         continue;
       }
@@ -88,7 +88,7 @@ class Learner {
 
   Symbol& symbol(std::int64_t at) { return symbols_[static_cast<std::size_t>(at)]; }
 
-  // The pair that begins at `at` occurs `times` more often, or less.
+  // The pair that begins at `at` occurs `times` times more often, or less if negative.
   void change(std::int64_t at, std::int64_t times) {
     const Pair pair = {symbol(at).id, symbol(symbol(at).next).id};
     PairState& state = pairs_[pair];

@@ -64,7 +64,7 @@ std::string TextDecoder::push(std::int32_t id) {
     const std::string_view rest = std::string_view(bytes).substr(done);
     done += utf8_prefix(rest);
     if (done == bytes.size() || utf8_may_begin(std::string_view(bytes).substr(done))) break;
-    ++done;  // no UTF-8: passes through
+    ++done;  // not UTF-8: passes through
   }
   pending_ = bytes.substr(done);
   return bytes.substr(0, done);

@@ -178,7 +178,7 @@ std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(is_flushless(name) ? 1 : default_chunks(name)) + " per rank";
 }
 
-// Several schedules (simulate): an option has to mean something to one of them.
+// With several schedules (simulate) an option must apply to at least one of them.
 void check_schedule(const Options& options, const Given& given) {
   const PipelineOptions& pipeline = options.pipeline;
   const std::string chosen = first_given(given, {"schedule", "chunks", "group-size"});

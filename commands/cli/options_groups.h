@@ -1,5 +1,5 @@
-// The options under each heading of --help; options_table.h puts them together. And what several of them need: sets of
-// commands, and limits.
+// The options under each heading of --help, which options_table.h puts together, and sets of commands and limits that
+// several of them share.
 #pragma once
 
 #include <cstdint>

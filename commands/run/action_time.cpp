@@ -33,8 +33,8 @@ double ActionDelays::next() {
 
 void spend(double ms, const std::function<void()>& progress) {
   using Clock = std::chrono::steady_clock;
-  // A large message takes several turns of sender and receiver, which sleep in between. A nap ends up to a tenth of a
-  // millisecond late: the last stretch is waited out awake.
+  // A large message takes several turns of sender and receiver, which sleep in between. A sleep may end a tenth of a
+  // millisecond late, so the last part of the time is spent spinning.
   constexpr std::chrono::microseconds kSlice{150}, kAwake{120};
   constexpr int kCallsPerSlice = 4;
   const auto end =

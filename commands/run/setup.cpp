@@ -21,8 +21,8 @@
 namespace train_gpt {
 namespace {
 
-// The vocabulary in the token file's manifest. Plans, profiles and the timed device need no tokens: they do without the
-// default file.
+// The vocabulary in the token file's manifest. Plans, profiles and the timed device need no tokens: the default file
+// may be missing.
 std::optional<std::int64_t> vocab_of_data(const Options& options) {
   const std::string& files = options.data.train_data;
   if (files == kDemoTrainData && !std::filesystem::exists(files)) return std::nullopt;
