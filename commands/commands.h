@@ -31,6 +31,7 @@ int run_whatif(const Options& options);
 // Everything short of training, for machines that one does not have: partition, schedule, memory and prediction;
 // with --json the plan event of log.jsonl instead.
 int run_plan(const Options& options);
+int run_plan_ranks(const Options& options);  // its --ranks
 // Simulates every schedule that was asked for and prints them to `out`: a table that compares them, details if there is
 // one only, timelines with --ascii; with --json one array and nothing else. What had to be left out goes there, too,
 // but to `notices` with --json. Files of --svg and --csv are written. Returns 1 if --expect is not met. Throws

@@ -13,6 +13,7 @@
 #include "kernels/device.h"
 #include "model/optimizer.h"
 #include "pipeline/schedule/rank_order.h"
+#include "pipeline/simulate/cluster.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
@@ -186,8 +187,20 @@ struct CostOptions {
   Costs costs;           // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
   bool given = false;    // any --cost-... of an action or a link was given
   double reduction = 0;  // ms that reducing the gradients of a rank over replicas takes; 0: nothing is reduced
+  Cluster cluster;       // instead of the links of `costs`, if it is given
+  bool cluster_given = false;
 
   bool operator==(const CostOptions&) const = default;
+};
+
+// plan --ranks: which options are given, and so held; the others are searched.
+struct LayoutOptions {
+  int ranks = 0;                // N; 0: one layout is planned
+  double flops_per_second = 0;  // of a rank; 0: not given, a profile says
+  bool holds_replicas = false, holds_zero = false, holds_rows = false, holds_order = false, holds_schedule = false;
+  bool holds_recompute = false;
+
+  bool operator==(const LayoutOptions&) const = default;
 };
 
 struct SimulateOutputOptions {
@@ -258,6 +271,7 @@ struct Options {
   PipelineOptions pipeline;
   DeviceOptions device;
   CostOptions costs;
+  LayoutOptions layouts;
   SimulateOutputOptions simulate;
   TestingOptions testing;
   PrepareOptions prepare;

@@ -52,7 +52,7 @@ std::vector<OptionSpec> model_options() {
       {"tied", "true|false", "true", kTrain | kPlan | kProfile,
        "one matrix serves as token embedding and as classifier",
        [](Options& o, const Value& v) { o.model.tied = v.boolean(); }},
-      {"vocab", "N", nullptr, kTrain | kPlan | kProfile,
+      {"vocab", "N", nullptr, kTrain | kPlan | kProfile | kSimulate,
        "number of ids; without it what the token file's manifest says, else 50257",
        [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
       {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
@@ -83,13 +83,13 @@ std::vector<OptionSpec> batch_options() {
       {"global-batch-size", "ROWS", nullptr, kPipelined | kSimulate,
        "rows of one step, d*m*b: sets m, instead of --micro-batches",
        [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
-      {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
+      {"data-parallel", "d", "1", kPipelined | kSimulate, "replicas of the pipeline; there are p*d ranks",
        [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
-      {"zero", "0|1|2|3", "0", kTrain | kPlan,
+      {"zero", "0|1|2|3", "0", kTrain | kPlan | kSimulate,
        "each of the d replicas keeps of its part of the parameters alone 1: the optimizer state; 2: the gradients as "
        "well; 3: the parameters, too",
        [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 3); }},
-      {"rank-order", "pipeline|replicas", "pipeline", kTrain,
+      {"rank-order", "pipeline|replicas", "pipeline", kTrain | kPlan | kSimulate,
        "which ranks are neighbours, as the launcher numbers them: those of a pipeline, or the replicas of a stage",
        [](Options& o, const Value& v) {
          o.batch.rank_order =

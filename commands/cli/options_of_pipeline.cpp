@@ -99,6 +99,12 @@ std::vector<double>& cost(Options& o, std::vector<double> Costs::*which) {
   return o.costs.costs.*which;
 }
 
+// Links of a rank inside a host, or between hosts.
+LinkCost& link(Options& o, LinkCost Cluster::*which) {
+  o.costs.cluster_given = true;
+  return o.costs.cluster.*which;
+}
+
 }  // namespace
 
 std::vector<OptionSpec> pipeline_options() {
@@ -114,6 +120,14 @@ std::vector<OptionSpec> pipeline_options() {
       {"warmup-factor", "w", "1", kPipelined | kSimulate,
        "of 2bw: w forwards ahead for each rank that follows; 2 where messages take their time",
        [](Options& o, const Value& v) { o.pipeline.warmup_factor = v.integer<int>(1, 2); }},
+      {"ranks", "N", nullptr, kPlan,
+       "search for the best layouts of so many ranks: replicas, pipeline, schedule, ZeRO, micro-batches; --stages, "
+       "--data-parallel and so on are held if they are given",
+       [](Options& o, const Value& v) { o.layouts.ranks = v.integer<int>(1, kLargestCount); }},
+      {"flops-per-second", "X", nullptr, kPlan,
+       "of a rank, such as 150e12: what --ranks takes the times of units from, if there is no --profile; what is "
+       "reached, not a peak",
+       [](Options& o, const Value& v) { o.layouts.flops_per_second = v.positive_number(); }},
       {"search-seconds", "X", nullptr, kSimulate | kPlan,
        "end the search of --schedule auto after so long, with the best so far",
        [](Options& o, const Value& v) { o.pipeline.search_seconds = v.seconds(0.001, kLargestCost); }},
@@ -154,6 +168,30 @@ std::vector<OptionSpec> device_options() {
                                     renamed(v.raw(), {{"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}}));
              o.device.precision = ours.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
            }}};
+}
+
+std::vector<OptionSpec> cluster_options() {
+  constexpr CommandSet commands = kSimulate | kPlan | kTrain;
+  return {{"ranks-per-host", "K", nullptr, commands,
+           "ranks of a host, as the launcher numbers them; without it all are on one host",
+           [](Options& o, const Value& v) {
+             o.costs.cluster_given = true;
+             o.costs.cluster.ranks_per_host = v.integer<int>(1, kLargestCount);
+           }},
+          {"link-inside", "GB/s", nullptr, commands,
+           "of one direction of a rank's link inside a host, for messages and for what replicas exchange; without it "
+           "infinite",
+           [](Options& o, const Value& v) {
+             link(o, &Cluster::inside).bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+           }},
+          {"link-between", "GB/s", nullptr, commands, "likewise between hosts: a rank's part of its host's network",
+           [](Options& o, const Value& v) {
+             link(o, &Cluster::between).bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+           }},
+          {"latency-inside", "MS", "0", commands, "of one message inside a host",
+           [](Options& o, const Value& v) { link(o, &Cluster::inside).latency = v.milliseconds(0, kLargestCost); }},
+          {"latency-between", "MS", "0", commands, "of one message between hosts",
+           [](Options& o, const Value& v) { link(o, &Cluster::between).latency = v.milliseconds(0, kLargestCost); }}};
 }
 
 std::vector<OptionSpec> cost_options() {
