@@ -20,7 +20,7 @@ CostModel find_costs(Session& session, const Options& options, const RunInputs& 
     });
     return costs;
   }
-  if (session.is_timed()) return given_cost_model(options.costs.costs, inputs.model, batch.seq_len, p);
+  if (session.is_timed()) return given_cost_model(given_costs(options, p), inputs.model, batch.seq_len, p);
   if (p == 1) return estimated_cost_model(inputs.model, batch.seq_len, p);  // nothing is to be chosen
   session.together([&] {
     check_host_memory(smallest_plan(options, inputs.model, p, session.device()), session.host().members,

@@ -219,6 +219,14 @@ int gradient_buffers(const Options& options, const PlanRequest& request) {
   return waits || (request.model.tied && request.schedule.ranks > 1) ? 2 : 1;
 }
 
+Costs given_costs(const Options& options, int ranks) {
+  Costs costs = options.costs.costs;
+  if (options.costs.cluster_given) {
+    set_links(costs, options.costs.cluster, {ranks, options.batch.data_parallel, options.batch.rank_order});
+  }
+  return costs;
+}
+
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device) {
   PlanRequest request;

@@ -53,6 +53,9 @@ OptimizerSettings optimizer_settings(const Options& options);
 // Buffers of gradients where a schedule never flushes: 1 where no update has to wait for other ranks.
 int gradient_buffers(const Options& options, const PlanRequest& request);
 
+// --cost-* for so many ranks of a pipeline, with the links of a cluster where they are given.
+Costs given_costs(const Options& options, int ranks);
+
 // Everything but the partition and the costs (and, without one, the schedule).
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device);
