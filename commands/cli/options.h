@@ -160,7 +160,8 @@ struct PipelineOptions {
   PartitionOption partition;
   std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now
   RecomputeOption recompute;
-  std::int64_t memory_limit = 0;  // bytes per rank; 0: what the device has
+  std::int64_t memory_limit = 0;                 // bytes per rank, of a list the smallest; 0: what the device has
+  std::vector<std::int64_t> memory_limits = {};  // plan: a list, one per rank of a pipeline; else empty
 
   const std::string& schedule() const { return schedules.front(); }
   std::vector<int> auto_chunks = {1, 2, 3, 4};  // --schedule auto: the v that it considers

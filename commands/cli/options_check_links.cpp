@@ -70,6 +70,9 @@ void check_layouts(const Options& options, const Given& given) {
            " contradict each other: layouts with the same rows per step are compared, " +
            "each with an m of its own; give --global-batch-size ROWS");
   }
+  if (!options.pipeline.memory_limits.empty()) {
+    refuse("--memory-limit LIST is for the ranks of one layout, and " + asked + " searches them; give one limit");
+  }
   if (options.pipeline.recompute.kind == RecomputeOption::Kind::list) {
     refuse("--recompute LIST is for one layout, and " + asked + " searches them; give auto or none");
   }

@@ -94,6 +94,13 @@ void set_chunks(Options& o, const Value& v) {
   o.pipeline.auto_chunks = chunks;
 }
 
+void set_memory_limits(Options& o, const Value& v) {
+  std::vector<std::int64_t> limits;
+  for (const std::string& one : v.words()) limits.push_back(Value("--memory-limit", one).bytes());
+  o.pipeline.memory_limit = *std::min_element(limits.begin(), limits.end());
+  if (limits.size() > 1) o.pipeline.memory_limits = std::move(limits);
+}
+
 std::vector<double>& cost(Options& o, std::vector<double> Costs::*which) {
   o.costs.given = true;
   return o.costs.costs.*which;
@@ -143,9 +150,11 @@ std::vector<OptionSpec> pipeline_options() {
        set_recompute},
       {"verify", nullptr, nullptr, kWhatIf, "run what the table says on the timed device, and show what it takes there",
        [](Options& o, const Value&) { o.verify = true; }},
-      {"memory-limit", "BYTES", nullptr, kPipelined | kWhatIf,
+      {"memory-limit", "BYTES", nullptr, kTrain | kEvaluate | kWhatIf,
        "per rank, such as 80GB or 512MiB; without it what the device has",
-       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }}};
+       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }},
+      {"memory-limit", "BYTES|LIST", nullptr, kPlan,
+       "per rank, such as 80GB or 512MiB; LIST: one for each rank of a pipeline", set_memory_limits}};
 }
 
 std::vector<OptionSpec> device_options() {

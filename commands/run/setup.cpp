@@ -148,6 +148,11 @@ ChoiceRequest choice_request(const Options& options, const PlanRequest& base, st
                                                                            : ChoiceRequest::Recompute::none;
   request.recompute_counts = recompute.units;
   request.memory_limit = options.pipeline.memory_limit;
+  request.memory_limits = options.pipeline.memory_limits;
+  if (const std::size_t limits = request.memory_limits.size(); limits > 0 && limits != static_cast<std::size_t>(p)) {
+    throw std::invalid_argument("--memory-limit: " + std::to_string(limits) +
+                                " values; give 1 or one for each rank of the pipeline (" + std::to_string(p) + ")");
+  }
   return request;
 }
 
@@ -157,7 +162,9 @@ constexpr const char* kNeedLess =
 
 void check_memory_limit(const Plan& plan, const ChoiceRequest& request, std::int64_t limit) {
   if (limit <= 0) return;
+  const bool differ = !request.memory_limits.empty();
   for (const RankPlan& rank : plan.ranks) {
+    if (differ) limit = request.limit_of(static_cast<std::size_t>(rank.rank));
     if (rank.total_bytes() <= limit) continue;
     throw std::invalid_argument("--memory-limit " + std::to_string(limit) + " (" + format_bytes(limit) + "): rank " +
                                 std::to_string(rank.rank) + " needs " + std::to_string(rank.total_bytes()) +

@@ -185,7 +185,7 @@ const LayoutSearch::State::Planned& LayoutSearch::State::planned(const RankLayou
   plan.fits = limit == 0 || plan.bytes <= limit;
   if (plan.fits) return plan;
   if (request.held.may_recompute) {
-    const auto units = recompute_to_fit(plan.request, limit);
+    const auto units = recompute_to_fit(plan.request, std::vector(first.ranks.size(), limit));
     plan.fits = units.has_value();
     plan.request.recompute = units.value_or(std::vector<bool>(unit_count(request.base.model), true));
     plan.bytes = largest_rank(make_plan(plan.request));

@@ -97,6 +97,25 @@ TEST(PlanRanks, NamesWhatWouldFit) {
   EXPECT_EQ(run_program(0, "plan" + kModel + " --ranks 2 --memory-limit " + bytes + kSpeed).status, 0);
 }
 
+// Ranks of different memory: the cut gives the smaller one less, and a list that fits nowhere is refused by rank.
+TEST(MemoryLimits, AreThoseOfEachRank) {
+  const std::string plan = "--stages 2 --schedule 1f1b --micro-batches 4 --micro-batch-size 4 --memory-limit ";
+  const auto bytes_of = [](const Json& found) {
+    return std::vector<std::int64_t>{found["ranks"][0]["bytes"], found["ranks"][1]["bytes"]};
+  };
+  const std::vector<std::int64_t> free = bytes_of(layouts_of(plan + "1GB"));
+  for (const std::size_t small : {std::size_t{0}, std::size_t{1}}) {
+    std::vector<std::int64_t> limits(2, 1'000'000'000);
+    limits[small] = free[small] * 8 / 10;
+    const std::vector<std::int64_t> found =
+        bytes_of(layouts_of(plan + std::to_string(limits[0]) + "," + std::to_string(limits[1])));
+    EXPECT_LE(found[small], limits[small]);
+    EXPECT_GT(found[1 - small], free[1 - small] * 8 / 10);
+  }
+  expect_refused(plan + "1GB,1000", "--memory-limit 1000", "rank 1");
+  expect_refused(plan + "1GB,1GB,1GB", "--memory-limit", "3 values");
+}
+
 // 1F1B of two ranks with two replicas on two hosts: messages of 1 x 64 x 64 floats, and gradients between hosts.
 TEST(SimulateLinks, TakeTheTimeOfBytes) {
   const std::string words =

@@ -115,6 +115,19 @@ TEST(Layouts, ShardedParametersTravelAsWell) {
   EXPECT_GT(sent(3, std::int64_t{24} << 20), 1.2 * once);  // anew for backwards
 }
 
+// The middle rank of three sends activations on and gradients back: each of b x T x C floats.
+TEST(Layouts, PipelinesSendTheirMessages) {
+  LayoutRequest request = small_request(3, 4);
+  request.held.ranks = 3;
+  request.held.schedule = "1f1b";
+  const std::vector<PlannedLayout> best = LayoutSearch(request).best({.inside = {0, 10}}, LayoutKind::any, 1);
+  ASSERT_EQ(best.size(), 1u);
+  // Whole heads only: a shard's chain carries more.
+  const double message = 4.0 * static_cast<double>(kSeqLen * request.base.model.hidden);
+  EXPECT_GE(best.front().sent_bytes, 2 * 4 * message);
+  EXPECT_LT(best.front().sent_bytes, 2.2 * 4 * message);
+}
+
 TEST(Layouts, NeighboursAreWhatTheLinksAskFor) {
   // Messages are small, gradients large: replicas belong on one host where links between hosts are slow.
   LayoutRequest request = small_request(4, 8, 1e13);
