@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "commands/run/setup.h"
 #include "model/config.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/plan/plan_bytes.h"
@@ -55,10 +56,8 @@ bool has_replicas(const Options& options) { return options.costs.cluster_given &
 
 SharedSchedule simulate_replicas(const Options& options, const Schedule& schedule, const StageCosts& costs) {
   const BatchOptions& batch = options.batch;
-  const Grid grid{schedule.ranks, batch.data_parallel, batch.rank_order};
-  std::vector<LinkCost> rings;
-  for (int r = 0; r < schedule.ranks; ++r) rings.push_back(replica_link(options.costs.cluster, grid, r));
-  const Collectives collectives = replica_collectives(plan_of(options, schedule), rings);
+  const Collectives collectives =
+      replica_collectives(plan_of(options, schedule), replica_links(options, schedule.ranks));
   double most = 0;
   for (const std::vector<Collective>& of_rank : collectives) {
     double sent = 0;

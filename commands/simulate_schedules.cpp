@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "commands/run/setup.h"
 #include "commands/search_watch.h"
 #include "commands/simulate_replicas.h"
 #include "model/config.h"
@@ -190,10 +191,7 @@ void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail
 }  // namespace
 
 Costs costs_of(const Options& options, int ranks) {
-  Costs costs = options.costs.costs;
-  if (options.costs.cluster_given) {
-    set_links(costs, options.costs.cluster, {ranks, options.batch.data_parallel, options.batch.rank_order});
-  }
+  Costs costs = given_costs(options, ranks);
   if (costs.bandwidth.empty()) return costs;
   const std::int64_t hidden = options.model.hidden ? *options.model.hidden : preset(options.model.preset).hidden;
   const std::int64_t element = options.device.precision == Precision::bf16 ? 2 : 4;

@@ -187,7 +187,8 @@ void check_schedule(const Options& options, const Given& given) {
   }
   const std::vector<std::string>& names = pipeline.schedules;
   const auto takes_these_chunks = [&](const std::string& name) { return pipeline.chunks_for(name) == pipeline.chunks; };
-  const bool automatic = std::find(names.begin(), names.end(), "auto") != names.end();
+  const bool searched = options.layouts.ranks > 0 && !given.contains("schedule");
+  const bool automatic = searched || std::find(names.begin(), names.end(), "auto") != names.end();
   if (automatic && given.contains("chunks")) {
     for (const int chunks : pipeline.auto_chunks)
       if (chunks > kMostSearchedChunks)

@@ -68,6 +68,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     PlanRequest request = plan_request(options, inputs.model, inputs.named, session.device());
     request.training = options.command == Command::train;
     request.computes = !session.is_timed();
+    request.replica_links = replica_links(options, inputs.layout.pipeline);
     ChoiceRequest open = choice_request(options, request, inputs.named, inputs.layout.pipeline, plan.unit_costs);
     open.device_bytes = session.memory_per_rank();
     const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;

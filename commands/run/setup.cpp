@@ -234,6 +234,14 @@ Costs given_costs(const Options& options, int ranks) {
   return costs;
 }
 
+std::vector<LinkCost> replica_links(const Options& options, int ranks) {
+  std::vector<LinkCost> links;
+  if (!options.costs.cluster_given || options.batch.data_parallel == 1) return links;
+  const Grid grid{ranks, options.batch.data_parallel, options.batch.rank_order};
+  for (int r = 0; r < ranks; ++r) links.push_back(replica_link(options.costs.cluster, grid, r));
+  return links;
+}
+
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device) {
   PlanRequest request;

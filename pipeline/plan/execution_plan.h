@@ -56,6 +56,8 @@ struct PlanRequest {
   // but for those that are gathered.
   int zero = 0;
   double reduction_ms = 0;        // timed device: of a rank's gradients over replicas
+  // Instead, likewise: [rank], of the ring of its replicas; what they exchange takes the time of its bytes.
+  std::vector<LinkCost> replica_links = {};
   std::int64_t memory_limit = 0;  // of a rank, which decides how often parameters are gathered; 0: none
   bool error_feedback = false;    // --delay-correction error-feedback: the update of the step before is kept
   int gradient_buffers = 2;       // without a flush: 1 where no update waits for the norm, so that none is skipped
