@@ -29,7 +29,10 @@ ChoiceRequest resized(const ChoiceRequest& request, int ranks, std::int64_t rows
   other.ranks = ranks;
   other.base.batch.rows = rows;
   other.base.batch.micro_batches = micro_batches;
-  if (ranks != request.ranks) other.costs.slowness.clear();
+  if (ranks != request.ranks) {
+    other.costs.slowness.clear();
+    other.memory_limits.clear();
+  }
   if (!request.schedule) return other;
   const Schedule& schedule = *request.schedule;
   if (!is_named(schedule)) throw std::invalid_argument("its schedule is for other sizes");

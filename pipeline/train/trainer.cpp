@@ -40,6 +40,7 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
     executor_.set_before_action([this](ForwardUse use, std::size_t action) { before_action(use, action); });
   }
   prepare_windows();
+  time_lowered();
   if (plan_.request.flushless() && plan_.request.training) {
     flow_.update_at = update_position(plan_.window, groups_.rank());
     executor_.set_before_action([this](ForwardUse use, std::size_t action) {
@@ -187,7 +188,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   updating.begin = device_.mark();
   if (plan_.request.computes && !result.skipped) update(step, result.grad_norm);  // clips
   updating.end = device_.mark();
-  if (plan_.request.computes) lowered_marks_[update_at_] = updating;
+  if (update_at_ < lowered_.size()) lowered_marks_[update_at_] = updating;
   return result;
 }
 
