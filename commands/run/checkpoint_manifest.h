@@ -40,8 +40,12 @@ struct CheckpointManifest {
   std::string parameter_hash;  // of the memory that was written
   std::vector<File> files;
 
-  // The schedule without a flush of the run, which has two sets of parameters; empty: a schedule that flushes.
+  // The schedule without a flush of the run, which has several sets of parameters; empty: a schedule that flushes.
   std::string versions() const;
+  // Of pipedream, whose numbers depend on it: the units of each rank; else empty.
+  Partition stages() const;
+  void set_stages(const Partition& units);
+  int older_versions() const;   // of the parameters, that are in files beside the newest
   bool corrects_delay() const;  // --delay-correction error-feedback
   // Later is further on. Time does not count.
   std::strong_ordering progress(const CheckpointManifest& other) const {
