@@ -143,6 +143,7 @@ void write_files(const Options& options, const SimulatedSchedules& all) {
     for (const SimulatedSchedule& it : all.simulated) {
       const Costs costs = costs_of(options, it.schedule.ranks);
       timelines.push_back(timeline(it.schedule, it.simulation));
+      if (it.schedule.steps > 1) add_versions(timelines.back(), it.schedule);
       if (costs.has_links())
         add_messages(timelines.back(), it.schedule, it.simulation, stage_costs(costs, it.schedule.placement));
     }
