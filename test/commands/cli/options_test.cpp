@@ -29,7 +29,7 @@ TEST(Options, EveryDefaultInHelpIsTheDefault) {
     Options options;
     spec.set(options, OptionValue(spec.name, spec.default_value));
     options.batch.micro_batches_given = false;
-    options.costs.given = false;
+    options.costs.given = options.costs.cluster_given = false;
     EXPECT_EQ(options, Options{}) << spec.name;
   }
 }
