@@ -45,7 +45,7 @@ class Candidates {
       const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition, head_);
       if (missing > 0) return kDoesNotSuit * missing;
     }
-    if (prepare(partition)) return step_ms_(costs());
+    if (prepare(partition)) return step_ms_(costs(false));
     return kDoesNotFit * static_cast<double>(largest_rank(make_plan(plan_request_))) /
            static_cast<double>(request_.memory_limit);
   }
@@ -53,7 +53,7 @@ class Candidates {
   Choice choice(const Partition& partition) {
     Choice choice;
     choice.fits = prepare(partition);
-    choice.costs = costs();
+    choice.costs = costs(true);
     choice.predicted = simulate_step(plan_request_.schedule, choice.costs, {});
     set_plan_costs(choice.costs);
     choice.plan = make_plan(plan_request_);
@@ -79,7 +79,8 @@ class Candidates {
     return units.has_value();
   }
 
-  StageCosts costs() const {
+  // `bytes`: those of messages are wanted, although no link has a bandwidth.
+  StageCosts costs(bool bytes) const {
     const Placement& placement = plan_request_.schedule.placement;
     const CostModel& model = request_.costs;
     if (model.given) {
@@ -90,7 +91,7 @@ class Candidates {
     StageCosts costs =
         stage_costs(model.units, head_, placement, plan_request_.partition, model.slowness, plan_request_.recompute);
     Costs links = model.links;
-    links.messages = message_sizes(plan_request_);
+    if (bytes || !links.bandwidth.empty()) links.messages = message_sizes(plan_request_);
     set_hops(costs, links, placement);
     return costs;
   }
@@ -111,12 +112,16 @@ class Candidates {
   StepTimer step_ms_;  // of the caller's schedule
 };
 
-// Simulated steps are paid for by the action.
-int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 30'000'000;
+// Whether and how long the cut is refined by simulated steps, see refine_partition(). once: until no single move helps.
+enum class Refine : std::uint8_t { no, once, yes, thoroughly };
+
+// Simulated steps are paid for by the action. Under a memory limit each one takes a whole plan besides.
+int refinement_budget(const ChoiceRequest& request, const Schedule& schedule, Refine refine) {
+  const bool planned = request.memory_limit > 0, thoroughly = refine == Refine::thoroughly && !planned;
+  const std::size_t affordable = planned ? 6'000'000 : thoroughly ? 100'000'000 : 30'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
-  return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
+  return static_cast<int>(std::clamp<std::size_t>(affordable / actions, 20, thoroughly ? 60'000 : 4000));
 }
 
 CutProblem cut_problem(const ChoiceRequest& request, const Placement& placement) {
@@ -142,8 +147,6 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
     problem.limit_bytes[r] = static_cast<double>(request_.memory_limit) - other;
   }
 }
-
-enum class Refine : std::uint8_t { no, once, yes };  // the cut by simulated steps, see refine_partition()
 
 // Cuts that need no schedule and no memory: they follow from the placement alone, and take long to find.
 struct CutsOfPlacement {
@@ -192,7 +195,7 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
     if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
   }
   const auto cost = [&](const Partition& partition) { return candidates.makespan(partition); };
-  const int budget = refinement_budget(schedule) / static_cast<int>(starts.size());
+  const int budget = refinement_budget(request, schedule, refine) / static_cast<int>(starts.size());
   Partition best = uniform;
   double best_makespan = uniform_makespan;
   for (const Partition& start : starts) {
@@ -318,10 +321,11 @@ std::vector<SearchStart> starts_for_search(const ChoiceRequest& request, const s
 
 Choice choose(const ChoiceRequest& request) {
   KnownCuts cuts;
-  if (request.schedule) return choose_for_schedule(request, *request.schedule, cuts);
+  if (request.schedule) return choose_for_schedule(request, *request.schedule, cuts, Refine::thoroughly);
   const std::vector<Choice> named = named_choices(request, cuts);
   Choice best = named.front();
-  if (request.search_beyond_names) best = choose_for_schedule(request, Schedule(best.plan.request.schedule), cuts);
+  if (request.search_beyond_names)
+    best = choose_for_schedule(request, Schedule(best.plan.request.schedule), cuts, Refine::thoroughly);
   best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
   if (!request.search_beyond_names) return best;
   for (const SearchStart& start : starts_for_search(request, named, cuts)) {
