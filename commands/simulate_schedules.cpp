@@ -16,6 +16,7 @@
 #include "pipeline/search/search.h"
 #include "pipeline/simulate/check_schedule.h"
 #include "pipeline/simulate/periodic.h"
+#include "pipeline/simulate/phases.h"
 
 namespace train_gpt {
 namespace {
@@ -99,6 +100,13 @@ void tell_size(const Schedule& schedule) {
                schedule.name.c_str(), actions / 1'000'000);
 }
 
+// Long lists that follow a rule are not made.
+std::optional<Simulation> simulate_by_rule(const ScheduleRequest& request, const Costs& costs,
+                                           const SimulateOptions& options) {
+  if (runs_in_phases(request.name)) return simulate_in_phases(request, costs, options);
+  return simulate_by_turns(request, costs, options);
+}
+
 SimulatedSchedule simulate_named(const Options& options, const std::string& name, Detail detail) {
   const ScheduleRequest request{.name = name,
                                 .ranks = options.costs.stages,
@@ -113,7 +121,7 @@ SimulatedSchedule simulate_named(const Options& options, const std::string& name
   const SimulateOptions wanted = simulate_options(options, detail);
   if (lists_are_wanted(options, detail) || violation(request)) {
     result.schedule = make_schedule(request);
-  } else if (auto found = simulate_by_turns(request, costs_of(options, options.costs.stages), wanted)) {
+  } else if (auto found = simulate_by_rule(request, costs_of(options, options.costs.stages), wanted)) {
     result.schedule.ranks = request.ranks;
     result.schedule.micro_batches = request.micro_batches;
     result.schedule.chunks = request.chunks > 0 ? request.chunks : default_chunks(name);

@@ -24,8 +24,9 @@ check() {
 # Closed forms: m(F+I+W) + (p-1)(F + max(0, I-W))/v, and 1F1B's (m+p-1)(F+I+W).
 check 10 '^auto +4 +12351\.75 ' simulate --stages 256 --micro-batches 4096 --schedule auto
 check 10 '1f1b +1 +3000021 ' simulate --stages 8 --micro-batches 1000000 --schedule all
+check 10 'gpipe +1 +3000189 ' simulate --stages 64 --micro-batches 1000000 --schedule all
 for m in 8 64; do
-  check $((m == 8 ? 5 : 15)) '^predicted [0-9.]+ ms per step' plan --stages 16 --model d12 --vocab 50257 --train-data none --micro-batches $m \
+  check 5 '^predicted [0-9.]+ ms per step' plan --stages 16 --model d12 --vocab 50257 --train-data none --micro-batches $m \
     --schedule auto
 done
 

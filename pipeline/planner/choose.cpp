@@ -8,6 +8,8 @@
 #include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/partition_search.h"
 #include "pipeline/planner/recompute.h"
+#include "pipeline/planner/spread_cuts.h"
+#include "pipeline/planner/step_timer.h"
 #include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
@@ -40,7 +42,7 @@ double fullness(const Plan& plan, const ChoiceRequest& request) {
 class Candidates {
  public:
   Candidates(const ChoiceRequest& request, const Schedule& schedule, HeadForm head)
-      : request_(request), plan_request_(request.base), head_(head) {
+      : request_(request), plan_request_(request.base), head_(head), step_ms_(schedule) {
     plan_request_.schedule = schedule;
     plan_request_.head = head;
     plan_request_.memory_limit = request.memory_limit;
@@ -52,15 +54,15 @@ class Candidates {
       const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition, head_);
       if (missing > 0) return kDoesNotSuit * missing;
     }
-    if (prepare(partition)) return simulated(false).makespan;
+    if (prepare(partition)) return step_ms_(costs(false));
     return kDoesNotFit * fullness(make_plan(plan_request_), request_);
   }
 
   Choice choice(const Partition& partition) {
     Choice choice;
     choice.fits = prepare(partition);
-    choice.costs = costs();
-    choice.predicted = simulated(true);
+    choice.costs = costs(true);
+    choice.predicted = simulate_step(plan_request_.schedule, choice.costs, {});
     set_plan_costs(choice.costs);
     choice.plan = make_plan(plan_request_);
     return choice;
@@ -87,7 +89,8 @@ class Candidates {
     return units.has_value();
   }
 
-  StageCosts costs() const {
+  // `bytes`: those of messages are wanted, although no link has a bandwidth.
+  StageCosts costs(bool bytes) const {
     const Placement& placement = plan_request_.schedule.placement;
     const CostModel& model = request_.costs;
     if (model.given) {
@@ -98,15 +101,9 @@ class Candidates {
     StageCosts costs =
         stage_costs(model.units, head_, placement, plan_request_.partition, model.slowness, plan_request_.recompute);
     Costs links = model.links;
-    links.messages = message_sizes(plan_request_);
+    if (bytes || !links.bandwidth.empty()) links.messages = message_sizes(plan_request_);
     set_hops(costs, links, placement);
     return costs;
-  }
-
-  Simulation simulated(bool details) const {
-    SimulateOptions options;
-    options.intervals = options.channels = options.bound_and_memory = details;
-    return simulate_step(plan_request_.schedule, costs(), options);
   }
 
   // The plan counts its message slots with these; one value per model stage says it for bidirectional placements.
@@ -122,14 +119,19 @@ class Candidates {
   const ChoiceRequest& request_;
   PlanRequest plan_request_;
   HeadForm head_;
+  StepTimer step_ms_;  // of the caller's schedule
 };
 
-// Simulated steps are paid for by the action.
-int refinement_budget(const Schedule& schedule) {
-  constexpr std::size_t kActions = 6'000'000;
+// Whether and how long the cut is refined by simulated steps, see refine_partition(). once: until no single move helps.
+enum class Refine : std::uint8_t { no, once, yes, thoroughly };
+
+// Simulated steps are paid for by the action. Under a memory limit each one takes a whole plan besides.
+int refinement_budget(const ChoiceRequest& request, const Schedule& schedule, Refine refine) {
+  const bool planned = request.memory_limit > 0, thoroughly = refine == Refine::thoroughly && !planned;
+  const std::size_t affordable = planned ? 6'000'000 : thoroughly ? 100'000'000 : 30'000'000;
   std::size_t actions = 1;
   for (const std::vector<Action>& list : schedule.lists) actions += list.size();
-  return static_cast<int>(std::clamp<std::size_t>(kActions / actions, 20, 4000));
+  return static_cast<int>(std::clamp<std::size_t>(affordable / actions, 20, thoroughly ? 60'000 : 4000));
 }
 
 CutProblem cut_problem(const ChoiceRequest& request, const Placement& placement) {
@@ -156,21 +158,31 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   }
 }
 
-enum class Refine : std::uint8_t { no, once, yes };  // the cut by simulated steps, see refine_partition()
+// Cuts that need no schedule and no memory: they follow from the placement alone, and take long to find.
+struct CutsOfPlacement {
+  std::optional<Cut> fastest;
+  std::vector<Partition> spread;  // see spread_cuts.h
+};
+using KnownCuts = std::map<std::pair<Placement::Kind, int>, CutsOfPlacement>;
 
-// The fastest cuts without regard to memory: they follow from the placement alone, and take long to find.
-using FastestCuts = std::map<std::pair<Placement::Kind, int>, std::optional<Cut>>;
+SpreadProblem spread_problem(const ChoiceRequest& request, const CutProblem& problem) {
+  const UnitCosts& units = request.costs.units;
+  return {problem, units.forward, units.first_head, request.base.batch.micro_batches};
+}
 
-const std::optional<Cut>& fastest_cut(const CutProblem& problem, FastestCuts& known) {
+const CutsOfPlacement& cuts_of(const ChoiceRequest& request, const CutProblem& problem, KnownCuts& known) {
+  constexpr std::size_t kSpreadCuts = 3;
   const auto [entry, fresh] = known.try_emplace({problem.placement.kind, problem.placement.chunks});
-  if (fresh) entry->second = fastest_cut(problem);
+  if (!fresh) return entry->second;
+  entry->second.fastest = fastest_cut(problem);
+  entry->second.spread = spread_cuts(spread_problem(request, problem), kSpreadCuts);
   return entry->second;
 }
 
-// Uniform, as listed, or the best of three, refined: the cut whose slowest rank is fastest, the one into stages of
-// equal time, and the uniform one.
+// Uniform, as listed, or the best of these, refined: the cut whose slowest rank is fastest, the one into stages of
+// equal time, the one of spread_cuts.h, and the uniform one.
 Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head, Refine refine,
-                  FastestCuts& cuts) {
+                  KnownCuts& cuts) {
   Candidates candidates(request, schedule, head);
   const ModelConfig& model = request.base.model;
   const int depth = schedule.placement.depth();
@@ -185,13 +197,15 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
   const double uniform_makespan = candidates.makespan(uniform);
   CutProblem problem = cut_problem(request, schedule.placement);
   std::vector<Partition> starts = {uniform, even_cut(problem.unit_ms, depth)};
-  if (const auto& cut = fastest_cut(problem, cuts)) starts.push_back(cut->partition);
+  const CutsOfPlacement& placed = cuts_of(request, problem, cuts);
+  if (placed.fastest) starts.push_back(placed.fastest->partition);
+  if (!placed.spread.empty()) starts.push_back(placed.spread.front());
   if (request.memory_limit > 0) {
     candidates.add_memory_limits(problem, uniform);
     if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
   }
   const auto cost = [&](const Partition& partition) { return candidates.makespan(partition); };
-  const int budget = refinement_budget(schedule) / static_cast<int>(starts.size());
+  const int budget = refinement_budget(request, schedule, refine) / static_cast<int>(starts.size());
   Partition best = uniform;
   double best_makespan = uniform_makespan;
   for (const Partition& start : starts) {
@@ -214,7 +228,7 @@ bool better(const Choice& a, const Choice& b) {
 }
 
 // The cut and the form of the head for one schedule.
-Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule, FastestCuts& cuts,
+Choice choose_for_schedule(const ChoiceRequest& request, const Schedule& schedule, KnownCuts& cuts,
                            Refine refine = Refine::yes) {
   const bool free = !request.head && !request.costs.given && request.base.training;
   if (!free) return choose_cut(request, schedule, request.head.value_or(HeadForm::streamed), refine, cuts);
@@ -243,7 +257,7 @@ std::string named_reason(const Choice& best, std::size_t compared, bool searched
 }
 
 // The named schedules, best first. Cuts take long to refine: that is done for those which are near the best without it.
-std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cuts) {
+std::vector<Choice> named_choices(const ChoiceRequest& request, KnownCuts& cuts) {
   constexpr double kNear = 1.1;
   std::vector<Choice> all;
   for (const Schedule& schedule : named_candidates(request))
@@ -261,62 +275,77 @@ std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cut
   return all;
 }
 
-// The cut from which the search for orders starts. The one that suits a named schedule makes up for the gaps of that
-// schedule's lists, which other orders do not have; they want ranks that all have as much to do.
-std::vector<Choice> starts_for_search(const ChoiceRequest& request, const Choice& named, FastestCuts& cuts) {
-  std::vector<Choice> starts = {named};
-  // With long lists one search takes seconds.
-  constexpr std::int64_t kShort = 4000;  // actions
+// Where the search for orders starts: a placement and a cut. The cut that suits a named schedule makes up for the gaps
+// of that schedule's lists, which other orders do not have; they want ranks that all have as much to do.
+struct SearchStart {
+  Choice choice;
+  double promise = 0;  // milliseconds of what is known for it: its named schedule, or an order by plain rules
+};
+
+std::vector<Partition> cuts_to_search(const ChoiceRequest& request, const Choice& named, double best, KnownCuts& cuts) {
   const Schedule& schedule = named.plan.request.schedule;
-  if (std::int64_t{3} * schedule.placement.depth() * schedule.micro_batches > kShort) return starts;
-  const Placement& placement = named.plan.request.schedule.placement;
-  const auto cut = cuts.find({placement.kind, placement.chunks});
-  if (cut == cuts.end() || !cut->second || cut->second->partition == named.plan.request.partition) return starts;
-  ChoiceRequest even = request;
-  even.cut = ChoiceRequest::Cut::list;
-  even.partition = cut->second->partition;
-  Choice choice = choose_for_schedule(even, Schedule(named.plan.request.schedule), cuts);
-  if (choice.fits) starts.push_back(std::move(choice));
-  return starts;
+  const auto known = cuts.find({schedule.placement.kind, schedule.placement.chunks});
+  if (known == cuts.end()) return {};
+  std::vector<Partition> partitions = known->second.spread;
+  if (known->second.fastest) partitions.push_back(known->second.fastest->partition);
+  const CutProblem problem = cut_problem(request, schedule.placement);
+  const SpreadProblem spread = spread_problem(request, problem);
+  std::erase_if(partitions, [&](const Partition& partition) {
+    return partition == named.plan.request.partition || least_step(spread, partition) >= best;
+  });
+  return partitions;
 }
 
-// The fastest choice, and of the other placements the one whose ranks have the least to do: with many micro-batches
-// that is what decides. Equally little: the faster one.
-std::vector<Choice> worth_a_search(const std::vector<Choice>& named, const FastestCuts& cuts) {
-  const Choice* second = nullptr;
-  double least = kDoesNotFit;
-  for (const Choice& choice : named) {
-    if (same_placement(choice, named.front())) continue;
-    const Placement& placement = choice.plan.request.schedule.placement;
-    const auto cut = cuts.find({placement.kind, placement.chunks});
-    const double ms = cut != cuts.end() && cut->second ? cut->second->slowest_ms : kDoesNotFit / 2;
-    if (ms < least * (1 - 1e-9)) second = &choice, least = ms;
+// The most promising first.
+std::vector<SearchStart> starts_for_search(const ChoiceRequest& request, const std::vector<Choice>& named,
+                                           KnownCuts& cuts) {
+  std::vector<SearchStart> starts;
+  const auto add = [&](Choice choice) {
+    double promise = choice.fits ? choice.predicted.makespan : kDoesNotFit;
+    if (const std::optional<double> ms = makespan_by_rules(request, choice)) promise = std::min(promise, *ms);
+    starts.push_back({std::move(choice), promise});
+  };
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const Choice& choice = named[i];
+    if (std::any_of(named.begin(), named.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const Choice& other) { return same_placement(choice, other); }))
+      continue;
+    add(choice);
+    for (const Partition& partition : cuts_to_search(request, choice, named.front().predicted.makespan, cuts)) {
+      ChoiceRequest listed = request;
+      listed.cut = ChoiceRequest::Cut::list;
+      listed.partition = partition;
+      Choice other = choose_for_schedule(listed, choice.plan.request.schedule, cuts);
+      if (other.fits) add(std::move(other));
+    }
   }
-  std::vector<Choice> choices = {named.front()};
-  if (second != nullptr) choices.push_back(*second);
-  return choices;
+  std::stable_sort(starts.begin(), starts.end(),
+                   [](const SearchStart& a, const SearchStart& b) { return a.promise < b.promise; });
+  // With long lists one search takes seconds.
+  constexpr std::size_t kSearches = 3;
+  if (starts.size() > kSearches) starts.resize(kSearches);
+  return starts;
 }
 
 }  // namespace
 
 Choice choose(const ChoiceRequest& request) {
-  FastestCuts cuts;
-  if (request.schedule) return choose_for_schedule(request, *request.schedule, cuts);
+  KnownCuts cuts;
+  if (request.schedule) return choose_for_schedule(request, *request.schedule, cuts, Refine::thoroughly);
   const std::vector<Choice> named = named_choices(request, cuts);
   Choice best = named.front();
-  if (request.search_beyond_names) best = choose_for_schedule(request, Schedule(best.plan.request.schedule), cuts);
+  if (request.search_beyond_names)
+    best = choose_for_schedule(request, Schedule(best.plan.request.schedule), cuts, Refine::thoroughly);
   best.schedule_reason = named_reason(best, named.size(), request.search_beyond_names);
   if (!request.search_beyond_names) return best;
-  for (const Choice& choice : worth_a_search(named, cuts)) {
+  for (const SearchStart& start : starts_for_search(request, named, cuts)) {
     constexpr double kNear = 1.02;
-    for (const Choice& start : starts_for_search(request, choice, cuts)) {
-      const std::optional<FoundSchedule> found = search_like(request, start);
-      // A better cut makes up for little.
-      if (!found || (start.fits && best.fits && found->makespan > kNear * best.predicted.makespan)) continue;
-      Choice own = choose_for_schedule(request, found->schedule, cuts);
-      own.schedule_reason = found->reason;
-      if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
-    }
+    const std::optional<FoundSchedule> found = search_like(request, start.choice);
+    // A better cut makes up for little.
+    if (!found || (start.choice.fits && best.fits && found->makespan > kNear * best.predicted.makespan)) continue;
+    Choice own = choose_for_schedule(request, found->schedule, cuts);
+    own.schedule_reason = found->reason;
+    if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
   }
   return best;
 }

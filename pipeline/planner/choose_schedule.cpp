@@ -106,7 +106,10 @@ std::vector<Schedule> named_candidates(const ChoiceRequest& request) {
   return schedules;
 }
 
-std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice) {
+namespace {
+
+// Nothing if no order fits the memory limit.
+std::optional<SearchRequest> search_request(const ChoiceRequest& request, const Choice& choice) {
   const PlanRequest& plan = choice.plan.request;
   const Placement& placement = plan.schedule.placement;
   SearchRequest search;
@@ -124,12 +127,30 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
     search.memory_limit = limit.limit;
     search.weight_memory = limit.weight_memory;
   }
+  return search;
+}
+
+}  // namespace
+
+std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice) {
+  const std::optional<SearchRequest> search = search_request(request, choice);
+  if (!search) return std::nullopt;
   try {
-    SearchResult result = search_schedule(search);
+    SearchResult result = search_schedule(*search);
     return FoundSchedule{std::move(result.schedule), result.name + ": " + result.reason, result.simulation.makespan};
   } catch (const std::invalid_argument&) {  // nothing fits, or the costs are those of another placement
     return std::nullopt;
   }
+}
+
+std::optional<double> makespan_by_rules(const ChoiceRequest& request, const Choice& choice) {
+  const std::optional<SearchRequest> search = search_request(request, choice);
+  if (!search) return std::nullopt;
+  try {
+    if (const std::optional<OrderByRules> found = order_by_rules(*search)) return found->objective;
+  } catch (const std::invalid_argument&) {  // as above
+  }
+  return std::nullopt;
 }
 
 UnitMemory unit_memory(const PlanRequest& request) {

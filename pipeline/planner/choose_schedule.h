@@ -25,6 +25,9 @@ struct FoundSchedule {
 };
 std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice);
 
+// Milliseconds of a step of the best order that a few plain rules build for the same.
+std::optional<double> makespan_by_rules(const ChoiceRequest& request, const Choice& choice);
+
 // Bytes that a unit adds to a rank that holds it: parameters, gradients and moments, and its activations for every
 // micro-batch that is live at once.
 struct UnitMemory {

@@ -9,6 +9,7 @@ namespace train_gpt::search {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
+constexpr double kNever = -1;
 
 // The roles that the three operations play, whichever way time runs: `up` travels from stage 0 to the last one, `down`
 // comes back, the filler talks to nobody. Forwards up, down, filler are F, I, W and W comes last; from the end they are
@@ -63,7 +64,7 @@ class ListScheduler {
  private:
   struct Rank {
     double free = 0, live = 0;
-    double looked_at = -1;
+    double looked_at = kNever;
     bool turned = false;  // the first `down` has run
     int ups = 0;
     RankOrder list;
@@ -79,7 +80,13 @@ class ListScheduler {
     return problem_.first_start.back() - problem_.first_start[index(rank)];
   }
 
-  void wake(int rank, double time) { events_.push({time, rank}); }
+  // Also when it has looked at that moment already: actions that take no time (I of a shard of the head) make others
+  // ready at once.
+  void wake(int rank, double time) {
+    double& looked_at = ranks_[index(rank)].looked_at;
+    if (time <= looked_at) looked_at = kNever;
+    events_.push({time, rank});
+  }
 
   // When the next micro-batch of this operation can start as far as its messages go; kUnknown: not sent yet.
   double arrival(Operation operation, int stage) const {

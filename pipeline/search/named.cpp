@@ -8,6 +8,7 @@
 #include "pipeline/schedule/catalog.h"
 #include "pipeline/search/problem.h"
 #include "pipeline/simulate/periodic.h"
+#include "pipeline/simulate/phases.h"
 
 namespace train_gpt::search {
 namespace {
@@ -34,10 +35,6 @@ bool fits(const SearchRequest& request, const Simulation& simulation) {
     if (simulation.peak_live[rank] > limit[limit.size() == 1 ? 0 : rank] + kMemorySlack) return false;
   return true;
 }
-
-// All micro-batches are alive before the first backward. Their lists do not repeat themselves, so that each action is
-// simulated, which takes long where there are many.
-bool keeps_all(const std::string& name) { return name == "gpipe" || name == "breadth-first"; }
 
 }  // namespace
 
@@ -84,13 +81,14 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
   for (const Placement& placement : placements) {
     std::vector<ScheduleRequest> requests = named_requests(request, placement);
     std::stable_partition(requests.begin(), requests.end(),
-                          [](const ScheduleRequest& wanted) { return !keeps_all(wanted.name); });
+                          [](const ScheduleRequest& wanted) { return !runs_in_phases(wanted.name); });
     const std::size_t first = found.size();
     for (const ScheduleRequest& wanted : requests) {
-      // None is faster than one at the bound, and none takes more memory than one that keeps all.
+      // None is faster than one at the bound, and none takes more memory than one whose backwards begin when all
+      // forwards have ended; each of their actions is gone through, which takes long where there are many.
       const bool at_bound = std::any_of(found.begin() + static_cast<std::ptrdiff_t>(first), found.end(),
                                         [](const NamedSchedule& it) { return it.at_bound && it.candidate.fits; });
-      if (at_bound && keeps_all(wanted.name) && 3ll * placement.depth() * request.micro_batches > kLong) continue;
+      if (at_bound && runs_in_phases(wanted.name) && 3ll * placement.depth() * request.micro_batches > kLong) continue;
       // No order of these actions is faster than the last one was, and larger groups only take more memory.
       const bool same_actions =
           !found.empty() && found.back().candidate.name == wanted.name && found.back().request.chunks == wanted.chunks;
@@ -98,7 +96,9 @@ std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& w
       if (same_actions && found.back().at_bound && found.back().candidate.fits && actions > kLong) continue;
       work.add(actions);
       std::optional<Simulation> simulation;
-      if (actions > kLong) simulation = simulate_by_turns(wanted, request.costs, options);
+      if (actions > kLong)
+        simulation = runs_in_phases(wanted.name) ? simulate_in_phases(wanted, request.costs, options)
+                                                 : simulate_by_turns(wanted, request.costs, options);
       if (!simulation) simulation = simulate(make_schedule(wanted), request.costs, options);
       found.push_back({make_candidate(wanted.name, placement, *simulation, request), wanted});
       found.back().candidate.group_size = wanted.group_size;

@@ -99,6 +99,20 @@ std::vector<Policy> policies(const Problem& problem, double bound) {
   return all;
 }
 
+// The oldest micro-batch first, I before F, and W wherever there is a gap, or one that is long enough; and the mirror
+// image of that.
+std::vector<Policy> few_policies() {
+  std::vector<Policy> few;
+  for (const bool from_the_end : {false, true})
+    for (const double gap : {0.0, 0.5, 1.0}) {
+      Policy policy;
+      policy.from_the_end = from_the_end;
+      policy.least_gap = gap;
+      few.push_back(std::move(policy));
+    }
+  return few;
+}
+
 }  // namespace
 
 Pool::Pool(const Problem& problem, Work& work)
@@ -131,11 +145,16 @@ void Pool::keep(Found found) {
   if (orders_.size() > kStarts) orders_.pop_back();
 }
 
-bool Pool::at_bound() const { return !orders_.empty() && best().score.objective <= bound_.objective * (1 + 2e-9); }
+bool Pool::at_bound() const { return !empty() && best().score.objective <= bound_.objective * (1 + 2e-9); }
 
-bool Pool::cannot_improve() const { return best().score.reaches(bound_); }
+bool Pool::cannot_improve() const { return !empty() && best().score.reaches(bound_); }
 
 std::vector<Policy> build_orders(const Problem& problem, Policies which, Pool& pool, Work& work) {
+  if (which == Policies::few) {
+    std::vector<Policy> few = few_policies();
+    build_orders(problem, few, pool, work);
+    return few;
+  }
   const std::int64_t actions = actions_of(problem);
   const bool sample = which == Policies::sample;
   const std::int64_t wanted = sample ? std::clamp(kSampleActions / actions, kLeastSample, kSample)

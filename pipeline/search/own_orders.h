@@ -42,8 +42,9 @@ class Pool {
   std::vector<Found> orders_;
 };
 
-// Fills the pool by list scheduling. Returns the best policies, best first.
-enum class Policies : std::uint8_t { sample, all };
+// Fills the pool. Returns the policies that were best, best first. `few`: those that suit stages of unlike costs where
+// memory is plentiful.
+enum class Policies : std::uint8_t { few, sample, all };
 std::vector<Policy> build_orders(const Problem& problem, Policies which, Pool& pool, Work& work);
 
 // The same with the given policies alone.

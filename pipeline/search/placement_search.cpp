@@ -163,7 +163,7 @@ const PlacementSearch::Known& PlacementSearch::answer(int micro_batches, std::si
     known.inherited = false;
   };
   for (const Answer& found : improved(micro_batches, level).orders) offer(found);
-  if (level > 0 && wins(bound_at(micro_batches, level - 1))) {
+  if (request_.parts && level > 0 && wins(bound_at(micro_batches, level - 1))) {
     const Known& lower = answer(micro_batches, level - 1, std::min(target, best()));
     if (lower.answer) offer(lower.answer);
     known.inherited = known.answer && known.answer == lower.answer;
@@ -181,7 +181,7 @@ const PlacementSearch::Known& PlacementSearch::answer(int micro_batches, std::si
     }
     if (!pool.empty()) offer(std::make_shared<const Found>(pool.best()));
   }
-  if (known.answer) take_leaner(micro_batches, level, known.answer);
+  if (known.answer && request_.parts) take_leaner(micro_batches, level, known.answer);
   return known;
 }
 
@@ -207,6 +207,7 @@ const PlacementSearch::Built& PlacementSearch::sampled(int micro_batches, std::s
   for (const Order& order : named(micro_batches)) pool.offer(order);
   if (searched(micro_batches, level)) {
     pool.offer(one_at_a_time(problem));
+    if (!request_.parts) build_orders(problem, Policies::few, pool, work_);
     if (!pool.at_bound()) entry->second.policies = build_orders(problem, Policies::sample, pool, work_);
   }
   entry->second.take(pool);

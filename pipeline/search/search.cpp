@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "pipeline/search/named.h"
+#include "pipeline/search/own_orders.h"
 #include "pipeline/search/placement_search.h"
 #include "pipeline/search/problem.h"
 
@@ -209,6 +210,20 @@ class Search {
 SearchResult search_schedule(const SearchRequest& request) {
   check(request);
   return Search(request)();
+}
+
+std::optional<OrderByRules> order_by_rules(const SearchRequest& request) {
+  check(request);
+  const std::vector<Placement> placements = allowed_placements(request);
+  if (placements.empty()) return std::nullopt;
+  const Problem problem = make_problem(request, placements.front());
+  Work work(nullptr);
+  Pool pool(problem, work);
+  build_orders(problem, Policies::few, pool, work);
+  if (pool.empty()) return std::nullopt;
+  OrderByRules found{to_schedule(problem, pool.best().order), pool.best().score.objective};
+  found.schedule.name = "auto";
+  return found;
 }
 
 }  // namespace train_gpt

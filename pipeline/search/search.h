@@ -13,6 +13,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ struct SearchRequest {
   bool v_shape = true;                          // consider the V placement
   bool bidirectional = false;                   // consider DualPipe: two copies of the parameters
   int max_virtual_stages = 1 << 30;             // p*v at most, e.g. the number of units of the model
-  // Also try answers for fewer micro-batches one after the other: takes long, and pays where memory is scarce. Without
-  // it an answer for more micro-batches may be worse than one for fewer, repeated.
+  // Try fewer micro-batches one after the other, and orders for less memory, too: takes long and pays where memory is
+  // scarce. Without it, answers for more micro-batches may be worse than those for fewer, repeated, and answers for
+  // more memory worse than those for less.
   bool parts = true;
   // Called every few milliseconds with the progress so far; returning false ends the search with the best found.
   std::function<bool(const SearchProgress&)> progress = nullptr;
@@ -77,5 +79,13 @@ struct SearchResult {
 // schedule of the set searched, nor to its own answers within one lower memory limit for all ranks, nor to its own
 // answers for fewer micro-batches on the same placement, one after the other.
 SearchResult search_schedule(const SearchRequest& request);
+
+// The best of a few orders that plain rules build, in milliseconds instead of seconds, on the first placement that the
+// request allows. Nothing if none of them fits.
+struct OrderByRules {
+  Schedule schedule;  // name "auto"
+  double objective = 0;
+};
+std::optional<OrderByRules> order_by_rules(const SearchRequest& request);
 
 }  // namespace train_gpt

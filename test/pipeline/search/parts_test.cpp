@@ -146,5 +146,36 @@ TEST(SearchTrains, WaitForMemory) {
   EXPECT_DOUBLE_EQ(evaluator.score().objective, 15);
 }
 
+// I of a shard of the head takes no time: what it makes ready starts at that very moment. Forwards first I, then W;
+// from the end likewise.
+TEST(SearchGreedy, GoesOnAfterActionsThatTakeNoTime) {
+  Costs costs;
+  costs.input = {0};
+  const SearchRequest request{.ranks = 1, .micro_batches = 4, .costs = costs};
+  const Problem problem = make_problem(request, Placement::loop(1, 1, 4));
+  for (const bool from_the_end : {false, true}) {
+    Policy policy;
+    policy.from_the_end = from_the_end;
+    const std::optional<Order> order = list_schedule(problem, policy);
+    ASSERT_TRUE(order) << from_the_end;
+    Evaluator evaluator(problem);
+    ASSERT_TRUE(evaluator.evaluate(*order));
+    EXPECT_DOUBLE_EQ(evaluator.score().objective, 8);
+  }
+}
+
+// F of the last rank is twice as long, its I takes no time: as much to do as the others. By hand: two F until rank 2
+// starts, then six micro-batches of 3 ms, W in every gap.
+TEST(SearchGreedy, RulesFillUnlikeStages) {
+  Costs costs;
+  costs.forward = {1, 1, 2};
+  costs.input = {1, 1, 0};
+  const SearchRequest request{.ranks = 3, .micro_batches = 6, .costs = costs, .loop_chunks = {1}, .v_shape = false};
+  const std::optional<OrderByRules> found = order_by_rules(request);
+  ASSERT_TRUE(found);
+  EXPECT_DOUBLE_EQ(found->objective, 20);
+  EXPECT_DOUBLE_EQ(simulate(found->schedule, costs).makespan, 20);
+}
+
 }  // namespace
 }  // namespace train_gpt::search

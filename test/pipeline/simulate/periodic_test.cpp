@@ -1,13 +1,15 @@
-// Long lists simulated by their turns, beside all of their actions.
+// Long lists simulated by their turns, or phase by phase, beside all of their actions.
 #include "pipeline/simulate/periodic.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/phases.h"
 
 namespace train_gpt {
 namespace {
@@ -21,13 +23,17 @@ void expect_close(const std::vector<double>& by_turns, const std::vector<double>
   for (std::size_t i = 0; i < plain.size(); ++i) expect_close(by_turns[i], plain[i], what + " " + std::to_string(i));
 }
 
-// Whether it repeats; if so, that every figure is that of the plain simulation.
-bool repeats(const ScheduleRequest& request, const Costs& costs) {
+SimulateOptions without_intervals() {
   SimulateOptions options;
   options.intervals = false;
   options.weight_memory = 0.5;
-  const auto found = simulate_by_turns(request, costs, options);
+  return options;
+}
+
+// Whether there is one; if so, that every figure is that of the plain simulation.
+bool is_plain(const std::optional<Simulation>& found, const ScheduleRequest& request, const Costs& costs) {
   if (!found) return false;
+  const SimulateOptions options = without_intervals();
   const Simulation plain = simulate(make_schedule(request), costs, options);
   const std::string name = request.name + " p " + std::to_string(request.ranks) + " v " +
                            std::to_string(request.chunks) + " m " + std::to_string(request.micro_batches) + ": ";
@@ -51,6 +57,10 @@ bool repeats(const ScheduleRequest& request, const Costs& costs) {
     expect_close(found->channels[i].bytes, plain.channels[i].bytes, name + "channel bytes");
   }
   return true;
+}
+
+bool repeats(const ScheduleRequest& request, const Costs& costs) {
+  return is_plain(simulate_by_turns(request, costs, without_intervals()), request, costs);
 }
 
 const char* const kRepeating[] = {"1f1b",   "interleaved", "zb-h1", "zb-h2",    "interleaved-zb", "zb-v",
@@ -96,6 +106,30 @@ TEST(Periodic, ListsThatGrowInTwoPlacesAreLeftToThePlainSimulation) {
   EXPECT_FALSE(repeats({.name = "gpipe", .ranks = 4, .micro_batches = 400}, {}));
   EXPECT_FALSE(repeats({.name = "breadth-first", .ranks = 4, .micro_batches = 400}, {}));
   EXPECT_FALSE(repeats({.name = "1f1b", .ranks = 4, .micro_batches = 30}, {}));
+}
+
+TEST(Phases, GpipeAndBreadthFirstAreTheSameWithoutLists) {
+  Costs unequal;
+  unequal.forward = {1.1, 0.9, 1.3, 1.0};
+  unequal.input = {1.2, 1.4, 0, 1.1};
+  unequal.weight = {0.7, 0.9, 1.0, 0.3};
+  Costs links = unequal;
+  links.latency = {0.1};
+  links.bandwidth = {2};
+  links.message_bytes = 3e6;  // 1.5 ms: messages wait for their channel
+  Costs slowed = links;
+  slowed.send_slowdown = 0.2;
+  const auto in_phases = [](const ScheduleRequest& request, const Costs& costs) {
+    return is_plain(simulate_in_phases(request, costs, without_intervals()), request, costs);
+  };
+  for (const Costs& costs : {Costs{}, unequal, links, slowed}) {
+    EXPECT_TRUE(in_phases({.name = "gpipe", .ranks = 4, .micro_batches = 1001}, costs));
+    for (const int v : {2, 3})
+      EXPECT_TRUE(in_phases({.name = "breadth-first", .ranks = 4, .micro_batches = 1000, .chunks = v}, costs)) << v;
+  }
+  EXPECT_TRUE(in_phases({.name = "gpipe", .ranks = 1, .micro_batches = 1000}, {}));
+  EXPECT_TRUE(in_phases({.name = "breadth-first", .ranks = 1, .micro_batches = 1000, .chunks = 2}, {}));
+  EXPECT_FALSE(in_phases({.name = "1f1b", .ranks = 4, .micro_batches = 1000}, {}));
 }
 
 }  // namespace
