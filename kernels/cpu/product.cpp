@@ -8,65 +8,114 @@ namespace {
 
 // ---- memory that is needed next -------------------------------------------------------------------------------------
 
-// Lines to fetch into the second-level cache while a tile is summed, one with each step of the depth: where the tile
-// goes, and pieces of the factors that come next. Waiting for them would take up to a tenth of the time.
+// Lines to fetch into the second-level cache while a tile is summed, four with every four steps of the depth: where the
+// tile goes, and pieces of the factors that come next. Waiting for them would take up to a tenth of the time.
 class Fetches {
  public:
   static constexpr std::int64_t kLine = 16;  // floats
+  // Four lines, a stride apart. The last ones may lie beyond what was asked for: nothing is read.
+  struct Group {
+    const float* first;
+    std::int64_t stride;
+  };
 
   void clear() { size_ = 0; }
   // `rows` rows of `floats` numbers, of which at least the first is there.
   void add(const float* corner, std::int64_t stride, std::int64_t rows, std::int64_t floats) {
     for (std::int64_t line = 0; line < floats; line += kLine) {
-      for (std::int64_t row = 0; row < rows && size_ < kMost; ++row) lines_[size_++] = corner + row * stride + line;
+      for (std::int64_t row = 0; row < rows && size_ < kMost; row += 4) {
+        groups_[size_++] = {corner + row * stride + line, stride};
+      }
     }
   }
-  const float* const* lines() const { return lines_; }
-  std::int64_t size() const { return size_; }
+  const Group* begin() const { return groups_; }
+  const Group* end(std::int64_t depth) const { return groups_ + std::min(size_, depth / 4); }
 
  private:
-  static constexpr std::int64_t kMost = kDepthBlock;
+  static constexpr std::int64_t kMost = kDepthBlock / 4;
   std::int64_t size_ = 0;
-  const float* lines_[kMost];
+  Group groups_[kMost];
 };
 
 // ---- the sums of a tile, in registers -------------------------------------------------------------------------------
 
+// out = start + bias + scale sums, for a whole tile.
+template <std::int64_t Rows>
+[[gnu::always_inline]] inline void write_tile(const Destination& to, const Vector (&sum)[Rows][kTileVectors]) {
+  const Vector scale = broadcast(to.scale);
+  const auto for_each = [&](const auto& start) {
+#pragma GCC unroll 12
+    for (std::int64_t i = 0; i < Rows; ++i) {
+      for (std::int64_t v = 0; v < kTileVectors; ++v) {
+        const std::int64_t at = i * to.stride + v * kVectorLanes;
+        store(to.out + at, start(at, v, sum[i][v] * scale));
+      }
+    }
+  };
+  if (to.bias != nullptr) {
+    Vector bias[kTileVectors];
+    for (std::int64_t v = 0; v < kTileVectors; ++v) bias[v] = load(to.bias + v * kVectorLanes);
+    if (to.start != nullptr)
+      for_each([&](std::int64_t at, std::int64_t v, Vector value) { return (load(to.start + at) + bias[v]) + value; });
+    else
+      for_each([&](std::int64_t, std::int64_t v, Vector value) { return (Vector{} + bias[v]) + value; });
+  } else if (to.start != nullptr) {
+    for_each([&](std::int64_t at, std::int64_t, Vector value) { return load(to.start + at) + value; });
+  } else {
+    for_each([](std::int64_t, std::int64_t, Vector value) { return value; });
+  }
+}
+
 // sums(Rows, kTileColumns) = left(Rows, depth) panel(depth, kTileColumns). A packed left factor is a column of
-// kTileRows numbers per step of the depth, one in place a row per `stride`.
+// kTileRows numbers per step of the depth, one in place a row per `stride`. Where `to` is not null and the tile has all
+// of its rows, the sums go there instead.
+//
+// Where another machine's thread works on the same core, as on most rented ones, instructions are what is scarce: every
+// second number of the left factor is an operand in memory of two multiply-adds (of more of them there would be too
+// many loads), and four steps share the counting.
 template <std::int64_t Rows, bool Packed>
-[[gnu::noinline]] void sum_tile(float* sums, const float* left, std::int64_t stride, const float* panel,
-                                std::int64_t depth, const Fetches& fetches) {
+[[gnu::noinline]] void sum_tile(float* sums, const Destination* to, const float* left, std::int64_t stride,
+                                const float* panel, std::int64_t depth, const Fetches& fetches) {
   Vector sum[Rows][kTileVectors];
 #pragma GCC unroll 12
   for (std::int64_t i = 0; i < Rows; ++i) {
     for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = Vector{};
   }
-  // Three rows by one pointer: few enough that all of them stay in registers.
-  const float* rows[(Rows + 2) / 3];
+  // Two rows by one pointer: few enough that all of them stay in registers.
+  const float* rows[(Rows + 1) / 2];
+#pragma GCC unroll 6
+  for (std::int64_t i = 0; i < Rows; i += 2) rows[i / 2] = left + i * stride;
+  const auto add_steps = [&]<std::int64_t Count>() {
 #pragma GCC unroll 4
-  for (std::int64_t i = 0; i < Rows; i += 3) rows[i / 3] = left + i * stride;
-  const auto add_step = [&] {
-    Vector right[kTileVectors];
-    for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + v * kVectorLanes);
-    panel += kTileColumns;
+    for (std::int64_t step = 0; step < Count; ++step) {
+      Vector right[kTileVectors];
+      for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + step * kTileColumns + v * kVectorLanes);
 #pragma GCC unroll 12
-    for (std::int64_t i = 0; i < Rows; ++i) {
-      const Vector element = broadcast(Packed ? left[i] : rows[i / 3][i % 3 * stride]);
-      for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add(element, right[v], sum[i][v]);
+      for (std::int64_t i = 0; i < Rows; ++i) {
+        const float* number = Packed ? left + step * kTileRows + i : rows[i / 2] + i % 2 * stride + step;
+        if (i % 2 == 0) {
+          for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add_number(number, right[v], sum[i][v]);
+        } else {
+          const Vector element = broadcast(*number);
+          for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add(element, right[v], sum[i][v]);
+        }
+      }
     }
-    left += kTileRows;
-#pragma GCC unroll 4
-    for (std::int64_t i = 0; i < Rows; i += 3) ++rows[i / 3];
+    panel += Count * kTileColumns;
+    left += Count * kTileRows;
+#pragma GCC unroll 6
+    for (std::int64_t i = 0; i < Rows; i += 2) rows[i / 2] += Count;
   };
-  const float* const* lines = fetches.lines();
-  const std::int64_t fetched = std::min(depth, fetches.size());
-  std::int64_t k = 0;
-  for (; k < fetched; ++k) {
-    __builtin_prefetch(lines[k], 0, 2);
-    add_step();
+  const Fetches::Group* const end = fetches.end(depth);
+  for (const Fetches::Group* group = fetches.begin(); group != end; ++group) {
+#pragma GCC unroll 4
+    for (std::int64_t line = 0; line < 4; ++line) __builtin_prefetch(group->first + line * group->stride, 0, 2);
+    add_steps.template operator()<4>();
   }
-  for (; k < depth; ++k) add_step();
+  const std::int64_t rest = depth - (end - fetches.begin()) * 4;
+  for (std::int64_t k = rest / 4; k > 0; --k) add_steps.template operator()<4>();
+  for (std::int64_t k = rest % 4; k > 0; --k) add_steps.template operator()<1>();
+  if (Rows == kTileRows && to != nullptr) return write_tile(*to, sum);
 #pragma GCC unroll 12
   for (std::int64_t i = 0; i < Rows; ++i) {
     for (std::int64_t v = 0; v < kTileVectors; ++v) store(sums + i * kTileColumns + v * kVectorLanes, sum[i][v]);
@@ -237,22 +286,53 @@ class Ahead {
   std::int64_t next_columns_, rows_, depth_;
 };
 
+// The terms and columns that a block of rows needs of a product. By groups of twelve rows, whatever the vectors' width,
+// so that a sum of nothing but zeros has the same sign everywhere.
+struct Extent {
+  std::int64_t first_term, terms, columns;
+};
+
+Extent extent_of(const Triangle& triangle, std::int64_t row, std::int64_t columns, std::int64_t depth) {
+  constexpr std::int64_t kGroup = 12;
+  static_assert(kGroup % kTileRows == 0);
+  const std::int64_t first = row / kGroup * kGroup, end = first + kGroup + triangle.diagonal;
+  switch (triangle.kind) {
+    case Triangle::Kind::wanted_below:
+      return {0, depth, std::min(columns, end)};
+    case Triangle::Kind::left_below:
+      return {0, std::min(depth, end), columns};
+    case Triangle::Kind::left_above: {
+      const std::int64_t begin = std::clamp<std::int64_t>(first - triangle.diagonal, 0, depth);
+      return {begin, depth - begin, columns};
+    }
+    case Triangle::Kind::none:
+      break;
+  }
+  return {0, depth, columns};
+}
+
 // `turned`: what is computed is the transpose of what is wanted.
 void multiply_columns(const Buffers& buffers, const Destination& to, bool turned, Factor left, Factor right,
-                      const Ahead& ahead, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+                      const Ahead& ahead, const Triangle& triangle, std::int64_t rows, std::int64_t columns,
+                      std::int64_t depth) {
   (right.transposed ? pack_columns : pack_rows)(buffers.panels, right, columns, depth);
   Fetches fetches;
   std::int64_t tile = 0;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t height = std::min(kTileRows, rows - i);
     const Block block = block_at(buffers, left, i, rows, depth);
-    for (std::int64_t j = 0; j < columns; j += kTileColumns, ++tile) {
+    const Extent extent = extent_of(triangle, i, columns, depth);
+    const float* const data = block.data + extent.first_term * (left.transposed ? kTileRows : 1);
+    for (std::int64_t j = 0; j < extent.columns; j += kTileColumns, ++tile) {
       const std::int64_t width = std::min(kTileColumns, columns - j);
       const Destination corner_of_tile = turned ? corner(to, j, i) : corner(to, i, j);
       fetches.clear();
       fetches.add(corner_of_tile.out, to.stride, turned ? width : height, turned ? height : width);
       ahead.add_to(fetches, tile, i, j / kTileColumns);
-      block.sum(buffers.sums, block.data, block.stride, buffers.panels + j * depth, depth, fetches);
+      const bool whole = !turned && height == kTileRows && width == kTileColumns;
+      block.sum(buffers.sums, whole ? &corner_of_tile : nullptr, data, block.stride,
+                buffers.panels + j * depth + extent.first_term * kTileColumns, extent.terms, fetches);
+      if (whole) continue;
       if (turned) {
         turn(buffers.turned, buffers.sums, height);
         write(corner_of_tile, buffers.turned, kTileStride, width, height);
@@ -268,7 +348,8 @@ void multiply_columns(const Buffers& buffers, const Destination& to, bool turned
 constexpr std::int64_t kFewRows = 255, kShortDepth = 128;
 
 void multiply_block(ThreadPool& pool, int worker, const Buffers& buffers, const Destination& to, Factor left,
-                    Factor right, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+                    Factor right, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+                    const Triangle& triangle) {
   const bool turned = right.transposed && !left.transposed && depth > kShortDepth && rows <= kFewRows;
   if (turned) {
     std::swap(left, right);
@@ -278,20 +359,21 @@ void multiply_block(ThreadPool& pool, int worker, const Buffers& buffers, const 
   }
   // With a short depth more columns fit: a left factor that is packed is packed anew for each of these blocks.
   const std::int64_t packed = kDepthBlock * kPackedColumns / depth / kTileColumns * kTileColumns;
+  const bool whole = !turned && columns <= packed;
   for (std::int64_t j = 0; j < columns; j += packed) {
     pool.progress(worker);
     const std::int64_t next = right.transposed ? 0 : std::min(packed, columns - j - packed);
     const Ahead ahead(left, {right.at(0, j + packed), right.stride, right.transposed}, next, rows, depth);
     multiply_columns(buffers, turned ? corner(to, j, 0) : corner(to, 0, j), turned, left,
-                     {right.at(0, j), right.stride, right.transposed}, ahead, rows, std::min(packed, columns - j),
-                     depth);
+                     {right.at(0, j), right.stride, right.transposed}, ahead, whole ? triangle : Triangle{}, rows,
+                     std::min(packed, columns - j), depth);
   }
 }
 
 }  // namespace
 
 void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& to, Factor left, Factor right,
-              std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+              std::int64_t rows, std::int64_t columns, std::int64_t depth, const Triangle& triangle) {
   const Buffers buffers(scratch);
   const std::int64_t blocks = (depth + kDepthBlock - 1) / kDepthBlock;
   const std::int64_t even = ((depth + blocks - 1) / blocks + 15) / 16 * 16;
@@ -302,7 +384,8 @@ void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& t
       block.bias = nullptr;
     }
     multiply_block(pool, worker, buffers, block, {left.at(0, k), left.stride, left.transposed},
-                   {right.at(k, 0), right.stride, right.transposed}, rows, columns, std::min(even, depth - k));
+                   {right.at(k, 0), right.stride, right.transposed}, rows, columns, std::min(even, depth - k),
+                   blocks == 1 ? triangle : Triangle{});
   }
 }
 
