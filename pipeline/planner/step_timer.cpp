@@ -46,6 +46,9 @@ void StepTimer::put_in_order() {
       const auto cell = [&](int of_stage) {
         return index(of_stage) * index(schedule_.micro_batches) + index(action.micro_batch);
       };
+      // On the same rank: if it has not run before, it never will.
+      if (!is_forward && forward[cell(action.stage)] == kNone) break;
+      if (action.op == Op::backward_weight && gradient[cell(action.stage)] == kNone) break;
       Step step;
       step.rank = rank;
       step.duration = kOps * action.stage + static_cast<std::int32_t>(action.op);
@@ -70,6 +73,10 @@ void StepTimer::put_in_order() {
     }
   }
   if (steps_.size() < actions) steps_.clear();
+  for (const Step& step : steps_)
+    if (step.hop != kNone) hops_.push_back(step.hop);
+  std::sort(hops_.begin(), hops_.end());
+  hops_.erase(std::unique(hops_.begin(), hops_.end()), hops_.end());
 }
 
 void StepTimer::look_up(const StageCosts& costs) {
@@ -85,12 +92,10 @@ void StepTimer::look_up(const StageCosts& costs) {
     durations[of(Op::backward_input)] = costs.input[s];
     durations[of(Op::backward_weight)] = costs.weight[s];
   }
-  for (const Step& step : steps_) {
-    if (step.hop == kNone) continue;
-    const bool forward = step.hop % 2 == 0;
-    const Hop hop = costs.hop_after(forward ? Op::forward : Op::backward, step.hop / 2, schedule_.placement);
-    latency_[index(step.hop)] = hop.latency;
-    transfer_[index(step.hop)] = hop.transfer;
+  for (const std::int32_t i : hops_) {
+    const Hop hop = costs.hop_after(i % 2 == 0 ? Op::forward : Op::backward, i / 2, schedule_.placement);
+    latency_[index(i)] = hop.latency;
+    transfer_[index(i)] = hop.transfer;
   }
 }
 

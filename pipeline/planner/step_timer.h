@@ -36,7 +36,8 @@ class StepTimer {
   const Schedule& schedule_;
   bool has_pairs_ = false;
   std::size_t channels_ = 0;
-  std::vector<Step> steps_;  // empty: the lists block each other
+  std::vector<Step> steps_;         // empty: the lists block each other
+  std::vector<std::int32_t> hops_;  // those that a step takes
   // Of the evaluation under way.
   std::vector<double> durations_;           // [virtual stage][Op]
   std::vector<double> latency_, transfer_;  // [virtual stage][F or not]

@@ -140,18 +140,15 @@ TEST(Choose, ComesCloseToEvenWorkWithAVocabularyOf50257) {
   EXPECT_LT(choose(request).predicted.makespan, 58.8);
 }
 
-// The 10B model of "Vocabulary Parallelism" with a vocabulary that is a fortieth and a tenth of its work, on 16 ranks,
-// of which each has three layers. Units dealt out in a row leave 8 to 10% of the time idle, whatever the order.
-TEST(Choose, SixteenRanksAreBusyWhateverTheVocabulary) {
-  for (const int vocabulary : {32768, 131072}) {
-    ModelConfig model{.layers = 48, .heads = 32, .hidden = 4096, .max_seq_len = 2048};
-    model.vocab = vocabulary;
-    ChoiceRequest request = request_for("", 16, 48, model);
-    request.base.batch.seq_len = 2048;
-    request.costs = estimated_cost_model(model, 2048, 16);
-    const Choice choice = choose(request);
-    EXPECT_LT(choice.predicted.bubble, 0.05) << vocabulary << " " << choice.schedule_reason;
-  }
+// The 10B model of "Vocabulary Parallelism" on 16 ranks, of which each has three layers, and a head that is a fortieth
+// of the work. Units dealt out in a row leave more than 10% of the time idle, whatever the order.
+TEST(Choose, SixteenRanksAreBusyAlthoughLayersAreCoarse) {
+  const ModelConfig model{.layers = 48, .heads = 32, .hidden = 4096, .vocab = 32768, .max_seq_len = 2048};
+  ChoiceRequest request = request_for("", 16, 48, model);
+  request.base.batch.seq_len = 2048;
+  request.costs = estimated_cost_model(model, 2048, 16);
+  const Choice choice = choose(request);
+  EXPECT_LT(choice.predicted.bubble, 0.05) << choice.schedule_reason;
 }
 
 TEST(Choose, RecomputesAsFewUnitsAsFitTheLimit) {
