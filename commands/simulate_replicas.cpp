@@ -21,7 +21,7 @@ ModelConfig model_of(const Options& options) {
     model.hidden = *wanted.hidden;
   }
   model.vocab = wanted.vocab.value_or(model.vocab);
-  model.max_seq_len = std::max(model.max_seq_len, options.batch.seq_len);
+  model.max_seq_len = std::max(wanted.max_seq_len.value_or(kDefaultMaxSeqLen), options.batch.seq_len);
   check(model);
   return model;
 }

@@ -40,6 +40,7 @@ PTD_P = [
     (1008.0, 160, 25600, 128, 8, 64, 3072, 3072, 163, 1, 2),
 ]
 SEQ_LEN, VOCAB = 2048, 51200
+SHARDS = VOCAB // 2048  # of the head
 
 # One A100-80GB, eight in a node with NVLink, an InfiniBand adapter per GPU. Rates that kernels of 2021 reach, not peaks.
 PEAK = 312e12            # FLOP/s, bf16
@@ -102,7 +103,7 @@ def cost_file(heads, hidden, tensor, rows):
     embedding = 4 * 2 * tokens * hidden / MEMORY
     message = 2 * tokens * hidden
     return {
-        "version": 1, "device": "A100-80GB, roofline model", "unit": "ms",
+        "version": 2, "device": "A100-80GB, roofline model", "unit": "ms",
         "sizes": {"heads": heads, "hidden": hidden, "vocab": VOCAB, "micro_batch_size": rows, "seq_len": SEQ_LEN,
                   "precision": "bf16"},
         "ranks": [{
@@ -110,7 +111,8 @@ def cost_file(heads, hidden, tensor, rows):
             "attention": unit(attention, attention_back, attention_back),
             "mlp": unit(mlp, mlp_back, mlp_back),
             "head streamed": unit(3 * head, 0, 0),
-            "head stored": unit(head, head, head)}],
+            "head first": unit(2 * head / SHARDS, 0, head / SHARDS),
+            "head shard": unit(2 * head / SHARDS, 0, head / SHARDS)}],
         # scatter/gather: each GPU of a tensor group sends its part over its own adapter
         "messages": [{"bytes": 256, "one_way": spread(10e-6)},
                      {"bytes": message, "one_way": spread(10e-6 + message / (tensor * INFINIBAND))}]}
@@ -119,7 +121,7 @@ def cost_file(heads, hidden, tensor, rows):
 def stage_units(layers, stages):
     units = [2 * layers // stages] * stages
     units[0] += 1
-    units[-1] += 1
+    units[-1] += SHARDS
     return units
 
 
@@ -142,7 +144,7 @@ def ptd_p(program, rows, folder):
         command = [program, "plan", "--stages", str(p), "--profile", str(profile), "--layers", str(layers), "--heads",
                    str(heads), "--hidden", str(hidden), "--vocab", str(VOCAB), "--max-seq-len", str(SEQ_LEN),
                    "--seq-len", str(SEQ_LEN), "--micro-batch-size", str(b), "--micro-batches", str(m),
-                   "--partition", ",".join(map(str, units)), "--recompute", ",".join(map(str, layer_units))]
+                   "--json", "--partition", ",".join(map(str, units)), "--recompute", ",".join(map(str, layer_units))]
         command += ["--schedule", "interleaved", "--chunks", str(v)] if v > 1 else ["--schedule", "1f1b"]
         plan = json.loads(run(command).strip().splitlines()[-1])
         share = parameters / (tensor * p)

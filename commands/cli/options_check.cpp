@@ -263,8 +263,8 @@ void check_device(const Options& options, const Given& given) {
 
 void check_simulation(const Options& options, const Given& given) {
   if (options.command != Command::simulate) return;
-  const std::string size =
-      first_given(given, {"model", "layers", "heads", "hidden", "vocab", "seq-len", "micro-batch-size", "precision"});
+  const std::string size = first_given(given, {"model", "layers", "heads", "hidden", "vocab", "max-seq-len", "seq-len",
+                                               "micro-batch-size", "precision"});
   if (!size.empty() && !given.contains("cost-bandwidth") && !options.costs.cluster_given) {
     refuse(size + " only tells how large a message is, which has no meaning without --cost-bandwidth or --link-inside");
   }

@@ -40,9 +40,9 @@ void check_cluster(const Options& options, const Given& given) {
     refuse(links + " has no meaning where time is real; it needs --device timed, simulate or plan --ranks");
   }
   const int zero = options.batch.zero;
-  if (zero > 0 && links.empty() &&
-      (options.command == Command::simulate || options.device.device == DeviceKind::timed)) {
-    refuse("--zero " + std::to_string(zero) + (options.command == Command::train ? " with --device timed" : "") +
+  const bool timed = options.command == Command::train && options.device.device == DeviceKind::timed;
+  if (zero > 0 && links.empty() && (timed || options.command == Command::simulate)) {
+    refuse("--zero " + std::to_string(zero) + (timed ? " with --device timed" : "") +
            " takes the time that its bytes take on links: give --link-inside (and --ranks-per-host, --link-between)");
   }
   if (options.command == Command::simulate && options.batch.data_parallel > 1 && links.empty() &&

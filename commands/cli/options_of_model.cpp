@@ -54,7 +54,7 @@ std::vector<OptionSpec> model_options() {
       {"vocab", "N", nullptr, kTrain | kPlan | kProfile | kSimulate,
        "number of ids; without it that of the token file's manifest, else 50257",
        [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
-      {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "number of positions of the model; 1024 if not given",
+      {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile | kSimulate, "number of positions of the model; 1024 if not given",
        [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
       {"init", "random|FILE|DIR", "random", kTrain | kPlan | kProfile,
        "initial parameters; a model file, or the folder of a run, a checkpoint or Hugging Face, also sets the sizes",

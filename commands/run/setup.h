@@ -56,7 +56,7 @@ int gradient_buffers(const Options& options, const PlanRequest& request);
 // --cost-* for so many ranks of a pipeline, with the links of a cluster where they are given.
 Costs given_costs(const Options& options, int ranks);
 
-// [rank]: of the ring of its replicas in that cluster; empty: none was given, or there is one replica.
+// [rank]: of its replicas in that cluster; empty: none was given, or there is one replica.
 std::vector<LinkCost> replica_links(const Options& options, int ranks);
 
 // Everything but the partition and the costs (and, without one, the schedule).

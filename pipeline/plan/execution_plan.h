@@ -56,7 +56,7 @@ struct PlanRequest {
   // and parameters, except those that are gathered.
   int zero = 0;
   double reduction_ms = 0;  // timed device: of a rank's gradients over replicas
-  // Instead, likewise: [rank], of the ring of its replicas; what they exchange takes the time of its bytes.
+  // Instead, likewise: [rank], of its replicas; what they exchange takes the time of its bytes.
   std::vector<LinkCost> replica_links = {};
   std::int64_t memory_limit = 0;  // per rank; decides how often parameters are gathered; 0: none
   bool error_feedback = false;    // --delay-correction error-feedback: the update of the step before is kept

@@ -28,8 +28,8 @@ std::optional<Collective> collective_of(const Plan& plan, int rank, const Lowere
                     .stage = section.stage,
                     .after = behind_update ? 0 : action.after,
                     .before = action.before,
-                    .ms = ways * ring_ms(bytes, d, link),
-                    .bytes = ways * ring_bytes(bytes, d)};
+                    .ms = ways * exchange_ms(bytes, d, link),
+                    .bytes = ways * exchange_bytes(bytes, d)};
 }
 
 Collectives replica_collectives(const Plan& plan, const std::vector<LinkCost>& links) {

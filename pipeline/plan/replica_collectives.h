@@ -13,7 +13,7 @@
 
 namespace train_gpt {
 
-// Nothing where replicas exchange nothing. `link`: of the ring of the rank's replicas.
+// Nothing where replicas exchange nothing. `link`: between the rank's replicas.
 std::optional<Collective> collective_of(const Plan& plan, int rank, const LoweredAction& action, const LinkCost& link);
 
 // `links`: [rank]. Gathers behind the update of the step before are issued when the step begins.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <queue>
 #include <set>
@@ -263,13 +264,16 @@ const std::vector<LayoutSearch::State::Candidate>& LayoutSearch::State::candidat
   return entry->second;
 }
 
-// Nothing was worth a plan: the one of which least is known to be needed.
+// Nothing was worth a plan: those of which about the least is known to be needed, with most shared out.
 void LayoutSearch::State::plan_smallest(const Cluster& cluster) {
+  constexpr double kAbout = 1.25;
   const std::vector<Candidate>& all = candidates(cluster);
-  if (all.empty()) return;
-  planned(std::ranges::min_element(all, {}, [&](const Candidate& it) {
-            return std::make_tuple(least_state_bytes(request, it.layout), it.layout.rows);
-          })->layout);
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& it : all) least = std::min(least, least_state_bytes(request, it.layout));
+  for (const Candidate& it : all) {
+    const bool is_small = it.layout.rows == smallest_micro_batch(request);
+    if (is_small && least_state_bytes(request, it.layout) <= kAbout * least) planned(it.layout);
+  }
 }
 
 std::vector<PlannedLayout> LayoutSearch::best(const Cluster& cluster, LayoutKind kind, std::size_t count) {

@@ -1,6 +1,7 @@
 #include "pipeline/simulate/cluster.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace train_gpt {
 namespace {
@@ -59,11 +60,11 @@ void set_links(Costs& costs, const Cluster& cluster, const Grid& grid) {
   if (!finite) costs.bandwidth.clear();
 }
 
-double ring_bytes(double bytes, int replicas) { return bytes * (replicas - 1) / replicas; }
+double exchange_bytes(double bytes, int replicas) { return bytes * (replicas - 1) / replicas; }
 
-double ring_ms(double bytes, int replicas, const LinkCost& link) {
-  const double sent = link.bandwidth > 0 ? ring_bytes(bytes, replicas) / (link.bandwidth * kBytesPerMillisecond) : 0.0;
-  return (replicas - 1) * link.latency + sent;
+double exchange_ms(double bytes, int replicas, const LinkCost& link) {
+  const double sent = link.bandwidth > 0 ? exchange_bytes(bytes, replicas) / (link.bandwidth * kBytesPerMillisecond) : 0.0;
+  return std::bit_width(static_cast<unsigned>(replicas - 1)) * link.latency + sent;
 }
 
 }  // namespace train_gpt

@@ -31,17 +31,17 @@ struct Grid {
 // Between two ranks of a pipeline, in the replica where that is slowest: the others wait for it at the end of the step.
 LinkCost pipeline_link(const Cluster& cluster, const Grid& grid, int source, int destination);
 
-// The slowest link of the ring of the replicas of a pipeline's rank, which is what the whole ring runs at.
+// The slowest link between the replicas of a pipeline's rank, which is what all of them wait for.
 LinkCost replica_link(const Cluster& cluster, const Grid& grid, int rank);
 
 // The p links of a pipeline, as Costs hold them: link r from rank r to rank r+1, the last one back to rank 0.
 void set_links(Costs& costs, const Cluster& cluster, const Grid& grid);
 
-// Milliseconds of a reduce-scatter, or of an all-gather, of `bytes` among d ranks: every rank sends (d-1)/d of them, in
-// d-1 messages that follow each other. An all-reduce is one of each.
-double ring_ms(double bytes, int replicas, const LinkCost& link);
+// Milliseconds of a reduce-scatter, or of an all-gather, of `bytes` among d ranks: by halves, every rank sends (d-1)/d of
+// them in log2(d) messages that follow each other. An all-reduce is one of each.
+double exchange_ms(double bytes, int replicas, const LinkCost& link);
 
 // Of the `bytes`, what every rank sends.
-double ring_bytes(double bytes, int replicas);
+double exchange_bytes(double bytes, int replicas);
 
 }  // namespace train_gpt

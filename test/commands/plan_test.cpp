@@ -195,6 +195,30 @@ TEST(TimedDevice, ReducesOverReplicasBesideTheActions) {
   EXPECT_GE(reductions, 2);  // one for each rank of a pipeline
 }
 
+// Every message takes 20 ms, of a hop, of a reduction or of a gather: rank 0 gathers two sections before its first
+// forward, waits for a hop there and back, and reduces both sections after its last backward.
+TEST(TimedDevice, GathersAndReducesOnTheLinksOfACluster) {
+  const Folder folder;
+  for (const std::string zero : {"1", "3"}) {
+    const ProgramRun run = run_program(
+        4, "train --overwrite --device timed --data-parallel 2 --micro-batches 2 --cost-forward 2 --cost-input 2 " +
+               ("--cost-weight 2 --steps 2 --latency-inside 20 --zero " + zero) + " --trace " +
+               (folder / "trace.json") + " --output " + (folder / "out") + kSmall);
+    ASSERT_EQ(run.status, 0) << run.output;
+    std::istringstream lines(read_file(folder / "out/log.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const Json event = Json::parse(line);
+      if (event.at("event") == "step") {
+        EXPECT_GE(event.at("ms").get<double>(), 18 + 40 + 40 + 40) << zero;
+      }
+    }
+    int gathers = 0;
+    const Json trace = Json::parse(read_file(folder / "trace.json"));
+    for (const Json& event : trace.at("traceEvents")) gathers += event.at("name") == "G" ? 1 : 0;
+    EXPECT_GE(gathers, 4) << zero;  // two sections on each of two ranks
+  }
+}
+
 TEST(TimedDevice, RunsTheScheduleAndComputesNothing) {
   const Folder folder;
   const ProgramRun run =

@@ -63,13 +63,13 @@ TEST(Cluster, TheSlowestReplicaCounts) {
   EXPECT_EQ(pipeline_link(hosts_of(0), grid, 0, 1).bandwidth, kInside);
 }
 
-TEST(Cluster, RingsTakeTheTimeOfTheirBytes) {
-  // 3/4 of 1 GB at 10 GB/s, in three messages
-  EXPECT_DOUBLE_EQ(ring_ms(1e9, 4, {0.1, 10}), 3 * 0.1 + 75);
-  EXPECT_DOUBLE_EQ(ring_ms(1e9, 2, {0, 10}), 50);
-  EXPECT_DOUBLE_EQ(ring_ms(1e9, 4, {0.1, 0}), 0.3);  // endless bandwidth
-  EXPECT_DOUBLE_EQ(ring_ms(1e9, 1, {0.1, 10}), 0);
-  EXPECT_DOUBLE_EQ(ring_bytes(1e9, 4), 7.5e8);
+TEST(Cluster, ExchangesTakeTheTimeOfTheirBytes) {
+  // 3/4 of 1 GB at 10 GB/s, in two messages: a half, then a quarter
+  EXPECT_DOUBLE_EQ(exchange_ms(1e9, 4, {0.1, 10}), 2 * 0.1 + 75);
+  EXPECT_DOUBLE_EQ(exchange_ms(1e9, 2, {0, 10}), 50);
+  EXPECT_DOUBLE_EQ(exchange_ms(1e9, 4, {0.1, 0}), 0.2);  // endless bandwidth
+  EXPECT_DOUBLE_EQ(exchange_ms(1e9, 1, {0.1, 10}), 0);
+  EXPECT_DOUBLE_EQ(exchange_bytes(1e9, 4), 7.5e8);
 }
 
 // Links of a cluster are links as --cost-comm and --cost-bandwidth give them.
