@@ -184,7 +184,7 @@ class HeadBinder {
     if (half()) take_scores();
   }
 
-  // dX, and the m and s of all shards, which W reads: they are F's own with shard K-1, else they come with dX.
+  // dX, and the m and s of all shards, which W reads: with shard K-1 they are those of F, else they come with dX.
   void bind_gradient() {
     SoftmaxFold& fold = unit_.state.fold;
     if (unit_.last) {

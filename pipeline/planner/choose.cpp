@@ -13,10 +13,10 @@
 namespace train_gpt {
 namespace {
 
-// Stands in for the milliseconds of a plan that does not fit, times how far it exceeds the limit: local moves then lead
-// back to what fits.
+// Replaces the milliseconds of a plan that does not fit, times the excess over the limit: so local moves lead back to
+// plans that fit.
 constexpr double kDoesNotFit = 1e15;
-// Likewise for each unit that --recompute wants of a stage that does not have it.
+// The same for each unit that --recompute names and its stage does not have.
 constexpr double kDoesNotSuit = 1e21;
 // A head that keeps its logits must be worth their memory.
 constexpr double kWorthMemory = 0.98;
@@ -37,7 +37,7 @@ class Candidates {
     plan_request_.memory_limit = request.memory_limit;
   }
 
-  // Milliseconds of a step; kDoesNotFit or more where a rank does not fit.
+  // Milliseconds of a step; kDoesNotFit or more if a rank does not fit.
   double makespan(const Partition& partition) {
     if (request_.recompute == ChoiceRequest::Recompute::list) {
       const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition, head_);
@@ -99,7 +99,7 @@ class Candidates {
     return simulate_step(plan_request_.schedule, costs(), options);
   }
 
-  // The plan counts its message slots with these; one value per model stage says it for bidirectional placements.
+  // The plan counts its message slots with these costs; bidirectional placements take one value per model stage.
   void set_plan_costs(const StageCosts& costs) {
     const auto depth = static_cast<std::size_t>(plan_request_.schedule.placement.depth());
     plan_request_.costs.forward.assign(costs.forward.begin(),
@@ -114,7 +114,7 @@ class Candidates {
   HeadForm head_;
 };
 
-// Simulated steps are paid for by the action.
+// The cost of a simulated step is in proportion to its actions.
 int refinement_budget(const Schedule& schedule) {
   constexpr std::size_t kActions = 6'000'000;
   std::size_t actions = 1;
@@ -138,7 +138,7 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   const UnitMemory memory = unit_memory(request);
   problem.unit_bytes = memory.bytes;
   problem.limit_bytes.assign(plan.ranks.size(), 0.0);
-  // Memory that is not counted by unit is taken from the plan: it changes little with the cut.
+  // Memory that is not counted by unit comes from the plan, since it changes little with the cut.
   const std::vector<double> counted = counted_bytes(request, memory);
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const double other = static_cast<double>(plan.ranks[r].total_bytes()) - counted[r];
@@ -157,8 +157,8 @@ const std::optional<Cut>& fastest_cut(const CutProblem& problem, FastestCuts& kn
   return entry->second;
 }
 
-// Uniform, as listed, or the best of three, refined: the cut whose slowest rank is fastest, the one into stages of
-// equal time, and the uniform one.
+// The uniform cut, the listed one, or the best of three refined cuts: the one whose slowest rank is fastest, the one
+// into stages of equal time, and the uniform one.
 Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadForm head, Refine refine,
                   FastestCuts& cuts) {
   Candidates candidates(request, schedule, head);
@@ -232,7 +232,7 @@ std::string named_reason(const Choice& best, std::size_t compared, bool searched
   return text + (searched ? ", and the search's own orders do not beat it" : "");
 }
 
-// The named schedules, best first. Cuts take long to refine: that is done for those which are near the best without it.
+// The named schedules, best first. Cuts take long to refine, so only those of schedules near the best are refined.
 std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cuts) {
   constexpr double kNear = 1.1;
   std::vector<Choice> all;
@@ -251,8 +251,8 @@ std::vector<Choice> named_choices(const ChoiceRequest& request, FastestCuts& cut
   return all;
 }
 
-// The cut from which the search for orders starts. The one that suits a named schedule makes up for the gaps of that
-// schedule's lists, which other orders do not have; they want ranks that all have as much to do.
+// The cut from which the search for orders starts. The cut of a named schedule makes up for the gaps in its lists,
+// which other orders do not have: they want ranks with equal work.
 std::vector<Choice> starts_for_search(const ChoiceRequest& request, const Choice& named, FastestCuts& cuts) {
   std::vector<Choice> starts = {named};
   // With long lists one search takes seconds.
@@ -270,8 +270,8 @@ std::vector<Choice> starts_for_search(const ChoiceRequest& request, const Choice
   return starts;
 }
 
-// The fastest choice, and of the other placements the one whose ranks have the least to do: with many micro-batches
-// that is what decides. Equally little: the faster one.
+// The fastest choice, and the one of another placement whose slowest rank has the least work, which decides if there
+// are many micro-batches; among equals the faster one.
 std::vector<Choice> worth_a_search(const std::vector<Choice>& named, const FastestCuts& cuts) {
   const Choice* second = nullptr;
   double least = kDoesNotFit;
@@ -301,7 +301,7 @@ Choice choose(const ChoiceRequest& request) {
     constexpr double kNear = 1.02;
     for (const Choice& start : starts_for_search(request, choice, cuts)) {
       const std::optional<FoundSchedule> found = search_like(request, start);
-      // A better cut makes up for little.
+      // A better cut makes up for little only.
       if (!found || (start.fits && best.fits && found->makespan > kNear * best.predicted.makespan)) continue;
       Choice own = choose_for_schedule(request, found->schedule, cuts);
       own.schedule_reason = found->reason;
@@ -323,7 +323,7 @@ CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, co
     costs.links.bandwidth.clear();
     for (const LinkTime& link : profile.links) {
       costs.links.latency.push_back(link.latency);
-      // Where one link's messages are too short to tell, what all of them say.
+      // If one link's messages are too short to tell, the value of all links.
       if (bandwidth > 0) costs.links.bandwidth.push_back(link.bandwidth > 0 ? link.bandwidth : bandwidth);
     }
   }
