@@ -139,6 +139,7 @@ void write_files(const Options& options, const SimulatedSchedules& all) {
     const Costs costs = costs_of(options);
     for (const SimulatedSchedule& it : all.simulated) {
       timelines.push_back(timeline(it.schedule, it.simulation));
+      if (it.schedule.steps > 1) add_versions(timelines.back(), it.schedule);
       if (costs.has_links())
         add_messages(timelines.back(), it.schedule, it.simulation, stage_costs(costs, it.schedule.placement));
     }

@@ -42,15 +42,25 @@ SimulatedSchedule simulate_file(const Options& options, Detail detail) {
   return result;
 }
 
-// For a schedule that never flushes, from fill to drain.
-constexpr int kSimulatedSteps = 12;
+std::string versions_line(const Schedule& schedule) {
+  const std::string& name = schedule.name;
+  if (stashes_weights(name)) {
+    return name + ": rank 0 keeps " + std::to_string(schedule.ranks) +
+           " versions of its parameters, each rank one less than the one before it; its gradients are " +
+           std::to_string(schedule.ranks - 1) + " updates old, those of the last rank none";
+  }
+  return name +
+         ": by the order of the lists, whatever actions and messages cost, the gradients of a step are complete " +
+         "before anybody needs the update by it, so that nobody waits for their norm: rank 0 runs " +
+         std::to_string(update_slack(schedule)) + " forwards and backwards between the two";
+}
 
 SimulatedSchedule simulate_flushless(const Options& options, const std::string& name, Detail detail) {
   const FlushlessRequest request{.name = name,
                                  .ranks = options.costs.stages,
                                  .micro_batches = options.batch.micro_batches,
                                  .warmup_factor = options.pipeline.warmup_factor,
-                                 .steps = kSimulatedSteps};
+                                 .steps = options.simulate.steps};
   SimulatedSchedule result{name, make_schedule(request), {}, {}};
   check_schedule(result.schedule, costs_of(options));
   SimulateOptions wanted = simulate_options(options, detail);
@@ -62,8 +72,7 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
   result.remarks = {name + ": the figures above are of " + std::to_string(request.steps) +
                         " steps from fill to drain; a step in their middle takes " +
                         with_digits(result.steady->period, 6) + " ms with a bubble of " + bubble,
-                    name + ": between the last gradient of a step and the first forward that needs the update by it, " +
-                        "rank 0 runs " + std::to_string(update_slack(result.schedule)) + " forwards and backwards"};
+                    versions_line(result.schedule)};
   if (detail != Detail::intervals) result.simulation.intervals = {};
   return result;
 }

@@ -197,6 +197,7 @@ struct SimulateOutputOptions {
   std::string csv;
   std::string html;     // page of one schedule; empty: none
   bool pareto = false;  // --schedule auto: time against memory
+  int steps = 12;       // of schedules that never flush, from fill to drain
   std::string expect;   // conditions (commands/expectations.h); empty: none
   Objective objective = Objective::makespan;
   std::vector<double>

@@ -174,6 +174,28 @@ void check_training(const Options& options, const Given& given) {
   if (options.optimizer.delay_correction) check_delay_correction(options);
 }
 
+// pipedream: every rank updates its own parameters after every backward, alone.
+void check_stashing(const Options& options) {
+  const std::string updates = "--schedule pipedream updates after every backward";
+  if (options.batch.data_parallel > 1) {
+    refuse(updates + ", where replicas would have to add up their gradients: give --data-parallel 1, or take 2bw");
+  }
+  if (options.batch.accumulation_groups.value_or(1) > 1) {
+    refuse(updates + ", by the gradient of one micro-batch: leave out --accumulation-groups");
+  }
+  if (options.model.init_file.empty() && options.model.tied) {
+    refuse(updates + ", and both ends of a tied embedding would have to wait for each other: give --tied false, or " +
+           "take 2bw");
+  }
+  if (options.command != Command::train) return;
+  if (options.optimizer.grad_clip > 0) {
+    refuse(updates + ", before the norm of the gradients is known: give --grad-clip 0, or take 2bw, which clips");
+  }
+  if (options.run.max_skipped > 0) {
+    refuse(updates + ", before anybody knows whether the step is finite: leave out --max-skipped, or take 2bw");
+  }
+}
+
 std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(is_flushless(name) ? 1 : default_chunks(name)) + " per rank";
 }
@@ -202,10 +224,10 @@ void check_schedule(const Options& options, const Given& given) {
   if (!automatic && pipeline.chunks != 0 && std::none_of(names.begin(), names.end(), takes_these_chunks)) {
     refuse("--chunks " + std::to_string(pipeline.chunks) + " is not possible: " + fixed_chunks(names.front()));
   }
-  if (given.contains("warmup-factor") && std::none_of(names.begin(), names.end(), is_flushless)) {
-    refuse("--warmup-factor has no meaning for --schedule " + names.front() + "; " + either(flushless_names()) +
-           " takes it");
+  if (given.contains("warmup-factor") && std::none_of(names.begin(), names.end(), takes_warmup_factor)) {
+    refuse("--warmup-factor has no meaning for --schedule " + names.front() + "; 2bw takes it");
   }
+  if (options.command != Command::simulate && stashes_weights(names.front())) check_stashing(options);
   if (options.optimizer.optimizer_step == OptimizerStep::optimistic && is_flushless(names.front())) {
     refuse("--optimizer-step optimistic updates ahead of the norm, which --schedule " + names.front() +
            " has no need of: its norm is never waited for; leave out one");
@@ -260,6 +282,10 @@ void check_simulation(const Options& options, const Given& given) {
     refuse("--pareto looks at all schedules and the search: give --schedule auto");
   }
   if (given.contains("html") && names.size() > 1) refuse("--html shows one schedule; name one with --schedule");
+  if (given.contains("steps") && std::none_of(names.begin(), names.end(), is_flushless)) {
+    refuse("--steps has no meaning for --schedule " + names.front() + ", of which one step says all; " +
+           either(flushless_names()) + " take it");
+  }
   if (given.contains("objective") && std::find(names.begin(), names.end(), "auto") == names.end()) {
     refuse("--objective has no meaning without --schedule auto");
   }

@@ -6,6 +6,8 @@ namespace {
 
 using Value = OptionValue;
 
+constexpr int kFewestSteps = 6;  // that have some with a full pipe
+
 void set_checkpoint_every(Options& o, const Value& v) {
   const bool steps = !v.is_time();
   o.run.checkpoint_every = steps ? v.integer<std::int64_t>(0, kLargestSteps) : 0;
@@ -18,6 +20,8 @@ std::vector<OptionSpec> run_options() {
   return {
       {"steps", "N", "1000", kTrain, "in total, including those before a resume",
        [](Options& o, const Value& v) { o.run.steps = v.integer<std::int64_t>(1, kLargestSteps); }},
+      {"steps", "N", "12", kSimulate, "of a schedule that never flushes, from fill to drain",
+       [](Options& o, const Value& v) { o.simulate.steps = v.integer<int>(kFewestSteps, kLargestCount); }},
       {"val-every", "N", "100", kTrain, "validate before every Nth step and after the last; 0: after the last",
        [](Options& o, const Value& v) { o.run.val_every = v.integer<std::int64_t>(0, kLargestSteps); }},
       {"val-batches", "K", nullptr, kTrain | kEvaluate,

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 #include "model/file_checksum.h"
@@ -63,6 +65,7 @@ bool verified(const std::string& text) {
 
 // Keys of CheckpointManifest::training.
 constexpr const char* kVersions = "parameters of schedule";
+constexpr const char* kStages = "units of ranks";
 constexpr const char* kCorrection = "delay-correction";
 
 }  // namespace
@@ -103,6 +106,27 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
 std::string CheckpointManifest::versions() const {
   const auto found = training.find(kVersions);
   return found == training.end() ? "" : found->second;
+}
+
+Partition CheckpointManifest::stages() const {
+  const auto found = training.find(kStages);
+  Partition units;
+  if (found == training.end()) return units;
+  std::istringstream text(found->second);
+  for (std::string one; std::getline(text, one, ',');) units.push_back(std::atoi(one.c_str()));
+  return units;
+}
+
+void CheckpointManifest::set_stages(const Partition& units) {
+  std::string text;
+  for (const int one : units) text += (text.empty() ? "" : ",") + std::to_string(one);
+  training[kStages] = text;
+}
+
+int CheckpointManifest::older_versions() const {
+  const std::string schedule = versions();
+  if (schedule.empty()) return 0;
+  return stashes_weights(schedule) ? static_cast<int>(stages().size()) - 1 : 1;
 }
 
 bool CheckpointManifest::corrects_delay() const { return training.contains(kCorrection); }

@@ -40,8 +40,12 @@ struct CheckpointManifest {
   std::string parameter_hash;  // of the parameters in memory when it was written
   std::vector<File> files;
 
-  // The run's schedule if it never flushes, and so has two sets of parameters; empty: a schedule that flushes.
+  // The run's schedule if it never flushes, and so has several sets of parameters; empty: a schedule that flushes.
   std::string versions() const;
+  // Of pipedream, whose numbers depend on it: the units of each rank; else empty.
+  Partition stages() const;
+  void set_stages(const Partition& units);
+  int older_versions() const;   // of the parameters, that are in files beside the newest
   bool corrects_delay() const;  // --delay-correction error-feedback
   // Compares by progress, not by time: the greater one is further on.
   std::strong_ordering progress(const CheckpointManifest& other) const {

@@ -142,7 +142,7 @@ std::vector<Candidate> agreed_candidates(Communicator& world, const std::string&
 // Describes what is wrong with the files of a checkpoint; empty if nothing is. Collective.
 std::string wrong_files(Communicator& world, const Candidate& candidate) {
   std::vector<std::string> names = {kModelName, kOptimizerName};
-  if (!candidate.manifest.versions().empty()) names.emplace_back(kPreviousName);
+  for (int age = 1; age <= candidate.manifest.older_versions(); ++age) names.push_back(previous_name(age));
   if (candidate.manifest.corrects_delay()) names.emplace_back(kUpdateName);
   for (const std::string& needed : names) {
     const auto& files = candidate.manifest.files;
@@ -167,7 +167,7 @@ Saving checkpoint_saving(const std::string& output, CheckpointManifest manifest,
                          const std::optional<Tokenizer>& tokenizer) {
   const std::string folder = checkpoint_folder(output, manifest.step);
   return {.folder = folder,
-          .previous = !manifest.versions().empty(),
+          .previous = manifest.older_versions(),
           .update = manifest.corrects_delay(),
           .seal =
               [=, &tokenizer](const std::string& partial, const std::vector<CheckpointManifest::File>& files) {
@@ -204,8 +204,8 @@ FoundCheckpoint find_checkpoint(Communicator& world, const std::string& wanted, 
 void load_checkpoint(Trainer& trainer, const FoundCheckpoint& checkpoint) {
   trainer.load(ModelFile(checkpoint.folder + "/" + kModelName));
   trainer.load_moments(OptimizerFile(checkpoint.folder + "/" + kOptimizerName));
-  if (!checkpoint.manifest.versions().empty()) {
-    trainer.load_previous(ModelFile(checkpoint.folder + "/" + kPreviousName));
+  for (int age = 1; age <= checkpoint.manifest.older_versions(); ++age) {
+    trainer.load_previous(ModelFile(checkpoint.folder + "/" + previous_name(age)), age);
   }
   if (checkpoint.manifest.corrects_delay()) trainer.load_update(ModelFile(checkpoint.folder + "/" + kUpdateName));
 }

@@ -178,8 +178,9 @@ void RunLog::steady(const SteadySteps& steady, const Simulation& predicted) {
   event(steady_event(steady, predicted));
   char line[200];
   std::snprintf(line, sizeof line,
-                " with a full pipe, median %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
-                steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble);
+                " with a full pipe, median %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%), waiting for the "
+                "norm %.3f ms on rank 0",
+                steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble, steady.norm_wait_ms);
   essential(counted(steady.steps, "step") + line);
 }
 

@@ -50,6 +50,7 @@ struct SteadySteps {
   std::int64_t steps = 0;
   double period_ms = 0;
   double bubble = 0;
+  double norm_wait_ms = 0;  // of rank 0, which is the first to need it
 };
 
 // date: the present one, in ISO 8601.

@@ -1,5 +1,8 @@
 #include "commands/run/run_plan.h"
 
+#include <stdexcept>
+
+#include "commands/cli/wording.h"
 #include "commands/run/checkpoint_copies.h"
 
 namespace train_gpt {
@@ -58,6 +61,35 @@ void copy_where_it_fits(Session& session, const Options& options, RunPlan& plan)
   }
 }
 
+// A checkpoint of pipedream goes on with the ranks and the cut that it was written with: its numbers depend on them.
+void keep_stages(const FoundCheckpoint& resumed, ChoiceRequest& open) {
+  const Partition saved = resumed.manifest.stages();
+  if (saved.empty()) return;
+  if (static_cast<int>(saved.size()) != open.ranks) {
+    throw std::invalid_argument("--resume " + resumed.folder + ": pipedream computes with other parameters on " +
+                                counted(open.ranks, "rank") + " than on the " + std::to_string(saved.size()) +
+                                " that the checkpoint has. Resume with as many, or begin a new run from the "
+                                "checkpoint's model.bin with --init");
+  }
+  if (open.cut != ChoiceRequest::Cut::measured) return;
+  open.cut = ChoiceRequest::Cut::list;
+  open.partition = saved;
+}
+
+void check_stages(const FoundCheckpoint& resumed, const Partition& found) {
+  const Partition saved = resumed.manifest.stages();
+  if (saved.empty() || saved == found) return;
+  const auto list = [](const Partition& units) {
+    std::string text;
+    for (const int one : units) text += (text.empty() ? "" : ",") + std::to_string(one);
+    return text;
+  };
+  throw std::invalid_argument("--resume " + resumed.folder + ": --partition is " + list(found) +
+                              ", but the checkpoint has " + list(saved) +
+                              ", and pipedream computes with other parameters: leave the option out, or begin a new "
+                              "run from the checkpoint's model.bin with --init");
+}
+
 }  // namespace
 
 RunPlan plan_run(Session& session, const Options& options, const RunInputs& inputs) {
@@ -71,7 +103,9 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     open.device_bytes = session.memory_per_rank();
     const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;
     if (recompute && open.memory_limit == 0) open.memory_limit = open.device_bytes;
+    keep_stages(inputs.resumed, open);
     plan.choice = choose(open);
+    check_stages(inputs.resumed, plan.plan().request.partition);
     check_memory_limit(plan.plan(), open, options.pipeline.memory_limit);
     check_host_memory(plan.plan(), session.host().members, session.host_memory());
     if (session.on_gpus()) check_gpu_memory(plan.plan(), session.memory_per_rank());

@@ -14,14 +14,15 @@ namespace train_gpt {
 
 inline constexpr const char* kModelName = "model.bin";
 inline constexpr const char* kOptimizerName = "optimizer.bin";
-inline constexpr const char* kUpdateName = "update.bin";      // --delay-correction: the last update
-inline constexpr const char* kPreviousName = "previous.bin";  // without a flush: the parameters before the newest
+inline constexpr const char* kUpdateName = "update.bin";  // --delay-correction: the last update
+// Without a flush: the parameters of so many updates before the newest; previous.bin, previous-2.bin ..
+std::string previous_name(int age);
 
 struct Saving {
   std::string folder;
-  bool moments = true;    // optimizer.bin, too
-  bool previous = false;  // previous.bin, too
-  bool update = false;    // update.bin, too
+  bool moments = true;  // optimizer.bin, too
+  int previous = 0;     // previous.bin, too: how many older versions of the parameters
+  bool update = false;  // update.bin, too
   // For rank 0, when the files are on the disk: writes into `partial` what seals them, such as a manifest.
   std::function<void(const std::string& partial, const std::vector<CheckpointManifest::File>& files)> seal;
   // For rank 0, after the folder has its name.

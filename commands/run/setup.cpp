@@ -215,6 +215,7 @@ OptimizerSettings optimizer_settings(const Options& options) {
 }
 
 int gradient_buffers(const Options& options, const PlanRequest& request) {
+  if (stashes_weights(request.schedule.name)) return 1;
   const bool waits = options.optimizer.grad_clip > 0 || request.batch.replicas > 1 || options.run.max_skipped > 0;
   return waits || (request.model.tied && request.schedule.ranks > 1) ? 2 : 1;
 }
@@ -225,6 +226,11 @@ PlanRequest plan_request(const Options& options, const ModelConfig& model, const
   request.model = model;
   request.batch = batch_shape(options, schedule);
   if (schedule) request.schedule = *schedule;
+  if (stashes_weights(request.schedule.name) && model.tied) {
+    throw std::invalid_argument("--schedule pipedream updates after every backward, and the embedding of " +
+                                (options.model.init_file.empty() ? "this model" : options.model.init_file) +
+                                " is tied to its head: take 2bw");
+  }
   request.precision = device.precision();
   request.optimizer = options.optimizer.optimizer;
   request.caches = options.run.sample_every > 0 && device.rows_stand_alone();

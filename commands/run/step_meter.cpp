@@ -63,7 +63,9 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   if (run_.optimistic()) report.redone = result.redone;
   const auto pipeline = result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline));
   report.bubble = run_.flushless() ? window_bubble(pipeline) : step_bubble(pipeline);
-  if (result.steady) steady_[static_cast<std::size_t>(steady_count_++) % kSteadyKept] = report.bubble;
+  if (result.steady) {
+    steady_[static_cast<std::size_t>(steady_count_++) % kSteadyKept] = {report.bubble, result.norm_wait_ms};
+  }
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
     report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
@@ -84,13 +86,16 @@ double StepMeter::measuring_share() const {
 // Medians: a usual step, without disturbances.
 SteadySteps StepMeter::steady_steps() const {
   const auto kept = std::min<std::size_t>(static_cast<std::size_t>(steady_count_), kSteadyKept);
-  const auto median = [&](double StepBubble::*number) {
+  const auto median = [&](const auto& number_of) {
     std::vector<double> all;
-    for (std::size_t i = 0; i < kept; ++i) all.push_back(steady_[i].*number);
+    for (std::size_t i = 0; i < kept; ++i) all.push_back(number_of(steady_[i]));
     std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>((kept - 1) / 2));
     return all[(kept - 1) / 2];
   };
-  return {.steps = steady_count_, .period_ms = median(&StepBubble::makespan), .bubble = median(&StepBubble::bubble)};
+  return {.steps = steady_count_,
+          .period_ms = median([](const Steady& one) { return one.bubble.makespan; }),
+          .bubble = median([](const Steady& one) { return one.bubble.bubble; }),
+          .norm_wait_ms = median([](const Steady& one) { return one.norm_wait_ms; })};
 }
 
 void StepMeter::show_results() {

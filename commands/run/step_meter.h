@@ -38,7 +38,11 @@ class StepMeter {
   StepRecords records_;
   Recorder recorder_;
   Stragglers stragglers_;
-  std::vector<StepBubble> steady_;  // of the last steps with a full pipe, a ring
+  struct Steady {
+    StepBubble bubble;
+    double norm_wait_ms = 0;  // of this rank
+  };
+  std::vector<Steady> steady_;  // of the last steps with a full pipe, a ring
   std::int64_t steady_count_ = 0;
   double keeping_ms_ = 0;  // spent on copying measurements into the records, in all steps together
   double steps_ms_ = 0;

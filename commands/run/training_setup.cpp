@@ -10,6 +10,7 @@
 #include "commands/run/training_run.h"
 #include "model/flops.h"
 #include "pipeline/plan/plan_bytes.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
@@ -46,6 +47,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
                                    Screen{.log_every = options.run.log_every, .quiet = options.run.quiet});
     state = std::make_unique<StateFile>(options.run.output, session.world().rank(), session.world().size());
   });
+  if (stashes_weights(plan.request.schedule.name)) inputs.manifest.set_stages(plan.request.partition);
   groups = make_groups(session.world(), inputs.layout, plan);
   session.together(
       [&] { trainer = std::make_unique<Trainer>(session.device(), groups, plan, optimizer_settings(options)); });

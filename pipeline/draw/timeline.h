@@ -20,6 +20,7 @@ struct TimelineBar {
   Lane lane = Lane::whole;
   int stage = 0;         // virtual stage
   int micro_batch = -1;  // -1: none
+  int version = -1;      // of its parameters: the number of updates before; -1: not drawn
 };
 
 // A message on its way from a rank to another one.
@@ -48,6 +49,9 @@ Timeline timeline(const Schedule& schedule, const Simulation& simulation);
 
 // Adds the messages between ranks that take time by the hops of `costs`, if any do.
 void add_messages(Timeline& timeline, const Schedule& schedule, const Simulation& simulation, const StageCosts& costs);
+
+// Names the versions of parameters, for a schedule without a flush whose steps timeline() drew from fill to drain.
+void add_versions(Timeline& timeline, const Schedule& schedule);
 
 // As in textbooks, one row per rank: `F0 F1 .  .  B0---`, with the virtual stage in front (`5F0`) where a rank has
 // several. Every action is as wide as it is long; a dot is idle time. A picture wider than `columns` is folded like a

@@ -132,8 +132,8 @@ struct ActionPlan {
 enum class MemoryUse : std::uint8_t {
   parameters,
   working_parameters,        // in activation precision, where that is not fp32 or parameters are whole in windows only
-  spare_parameters,          // --optimizer-step optimistic; without a flush: the version before the newest
-  spare_working_parameters,  // of that version, where working_parameters are
+  spare_parameters,          // --optimizer-step optimistic; without a flush: the versions before the newest
+  spare_working_parameters,  // of those versions, where working_parameters are
   gradients,
   second_gradients,  // without a flush: of every other step
   gradient_shards,   // of the replica, where gradients are whole in windows only

@@ -19,5 +19,8 @@ Schedule v_half(int p, int m);
 Schedule v_min(int p, int m);
 Schedule dualpipe(int p, int m);
 Schedule dualpipev(int p, int m);
+// Of so many steps from fill to drain (flushless.h); w forwards ahead for each rank that follows.
+Schedule two_buffered_weights(int p, int m, int w, int steps);
+Schedule pipedream(int p, int m, int steps);
 
 }  // namespace train_gpt

@@ -1,10 +1,14 @@
 // Parameter versions of a schedule without a flush (pipeline/schedule/flushless.h). Version k is the initial parameters
-// after k updates. U(t), the update by the gradients of step t, turns version t into version t+1; the actions of step t
-// work with version max(0, t-1).
+// after k updates.
 //
-// A rank holds two buffers of parameters, and version k lives in buffer k mod 2: U(t) overwrites version t-1, so the
-// rank must have ended step t. It needs the gradient norm of step t, so all ranks must have ended it. And it has to
-// come before the rank's first action of step t+2.
+// 2bw: U(t), the update by the gradients of step t, turns version t into version t+1; the actions of step t work with
+// version max(0, t-1). A rank holds two buffers of parameters, and version k lives in buffer k mod 2: U(t) overwrites
+// version t-1, so the rank must have ended step t. It needs the gradient norm of step t, so all ranks must have ended
+// it. And it has to come before the rank's first action of step t+2.
+//
+// pipedream: U(i), after the backward of micro-batch i, turns version i into version i+1; with D = p-1-r (see
+// older_versions()) the actions of micro-batch i work with version max(0, i-D). A rank holds D+1 buffers, and version k
+// lives in buffer k mod (D+1): U(i) overwrites version i-D, whose last reader is the backward of i.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +22,29 @@ namespace train_gpt {
 int micro_batches_of_step(const Schedule& schedule);  // m
 int step_of(const Schedule& schedule, const Action& action);
 int version_of_step(int step);
-
-// [step]: how many actions of the rank's list come before its U(step): as many as possible, that is all before its
-// first action of step + 2. The last two updates come at the end of the list.
-std::vector<std::size_t> update_positions(const Schedule& schedule, int rank);
+// The version of the parameters that an action works with; -1: its schedule flushes.
+int version_of(const Schedule& schedule, const Action& action);
 
 // Throws std::invalid_argument where an action needs a version that does not exist yet, or whose buffer an update would
-// overwrite too early, or where a step would add to gradients that still wait for their update (two buffers, too). For
-// schedules with steps > 1 whose lists are complete and ordered.
+// overwrite too early, or a step would add to gradients that still wait for their update (two buffers, too), or an
+// update could hold up an action (update_slack). For schedules with steps > 1 whose lists are complete and ordered.
 void check_versions(const Schedule& schedule);
 
-// The number of pairs of one forward and one backward that rank 0 runs between its last backward of a step (the last of
-// all ranks) and its first forward that needs that step's update. It follows from the lists alone. Norm, sums over
-// replicas and update are hidden if they take no longer than these pairs.
+// Proves for 2bw that no rank ever waits for the norm of the gradients, whatever actions and messages cost, by three
+// facts about the lists that are checked for every step t:
+//
+//   1. The last backward of step t is the same micro-batch's on every rank. It reaches rank 0 last, since each rank has
+//      the gradient that it begins with from the next one. So G(t) is complete when rank 0 ends it.
+//   2. The first action of step t+2, which needs U(t), is on every rank the forward of one micro-batch. It begins on
+//      rank 0, since each rank has its input from the one before.
+//   3. On rank 0 the former comes before the latter.
+//
+// So the lists and messages alone put the end of G(t) on all ranks before the first action of step t+2 on any: waiting
+// for it adds nothing. Between the two rank 0 runs pairs of a forward and a backward, m - w(p-1) of them; sums over
+// replicas, the norm and the update are hidden if they fit in there.
+//
+// Returns the number of those pairs in the step that has the fewest. Throws std::invalid_argument if one of them is not
+// true.
 int update_slack(const Schedule& schedule);
 
 // The step that each rank repeats: from the middle of `schedule`, its list after the last backward of one step up to

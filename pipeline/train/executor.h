@@ -12,6 +12,7 @@
 #include "pipeline/plan/execution_plan.h"
 #include "pipeline/schedule/channels.h"
 #include "pipeline/train/rank_memory.h"
+#include "pipeline/train/weight_stash.h"
 
 namespace train_gpt {
 
@@ -55,6 +56,9 @@ class Executor {
   void set_version(std::int64_t step, const float* values, const void* low) {
     versions_[static_cast<std::size_t>(step % 2)] = {values, low};
   }
+
+  // pipedream: what the micro-batches compute with, from now on.
+  void set_stash(const WeightStash& stash) { stash_ = &stash; }
 
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
@@ -179,10 +183,12 @@ class Executor {
   bool is_ahead_ = false;                  // they have run
   Window window_;                          // the one that runs
   std::array<Version, 2> versions_;        // of even and of odd steps
+  const WeightStash* stash_ = nullptr;     // replaces versions_
   ForwardUse use_ = ForwardUse::training;  // of the list that runs
   float dloss_ = 0;
   std::int64_t first_position_ = 0, position_ = 0;  // of generation
   std::vector<ActionPlan> generation_;              // with messages of the positions that are computed
+  bool updates_each_backward_ = false;              // pipedream: gradients are those of one micro-batch
   std::function<void(std::size_t)> extra_work_;
   std::function<void(ForwardUse, std::size_t)> before_action_;
   const Action* current_ = nullptr;

@@ -64,6 +64,9 @@ class RankMemory {
   void swap_working_parameters() {
     std::swap(at(MemoryUse::working_parameters), at(MemoryUse::spare_working_parameters));
   }
+  // Of several versions, one after the other in memory: from now on parameters() or working_parameters() are these.
+  void use_parameters(float* values) { at(MemoryUse::parameters) = values; }
+  void use_working_parameters(void* low) { at(MemoryUse::working_parameters) = low; }
   void zero_gradients();
   void zero_messages();
 
@@ -81,6 +84,7 @@ class RankMemory {
   Device& device_;
   const RankPlan& plan_;
   std::array<void*, kMemoryUses> blocks_{};  // by MemoryUse
+  std::vector<void*> allocated_;             // all but pools
   std::vector<void*> pools_;                 // parallel to plan_.pools
   std::vector<std::int64_t> ring_offsets_;
   std::int64_t token_stride_ = 0;

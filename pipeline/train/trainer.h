@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -58,6 +59,7 @@ struct StepResult {
   std::span<const RankTimes> times;  // of every rank of the job; valid until the next step
   bool redone = false;               // optimistic: the update was rolled back and done again with the true clip factor
   bool steady = false;               // without a flush: the pipe was full from the end of the step before to its end
+  double norm_wait_ms = 0;           // without a flush: how long this rank waited for the norm of all ranks
   bool skipped = false;              // loss or norm was not finite, so nothing was updated (set_max_skipped)
   Votes votes{};                     // of all ranks, summed (set_votes)
 };
@@ -117,10 +119,11 @@ class Trainer {
   using TakeResult = std::function<void(std::int64_t step, const StepResult& result)>;
   void flow(std::int64_t step, const Batch& batch, const Batch* next, const TakeResult& take);
   bool flowing() const { return flow_.open; }
-  // Without a flush: loads the parameters before the newest, with which the next step computes. initialise() and load()
-  // make the two equal.
-  void load_previous(const ModelFile& file);
-  void save_previous(const std::string& path);
+  // Without a flush: loads the parameters `age` updates before the newest (age 1 .. older_versions()), with which the
+  // next steps compute. initialise() and load() make all of them equal.
+  int older_versions() const;  // of the rank that keeps most
+  void load_previous(const ModelFile& file, int age = 1);
+  void save_previous(const std::string& path, int age = 1);
   // With PlanRequest::error_feedback: loads the negative update of the last step.
   void load_update(const ModelFile& file);
   void save_update(const std::string& path);
@@ -211,6 +214,10 @@ class Trainer {
   void save_arena(const std::string& path, const float* values);
   void hand_out(const TakeResult& take);
   void copy_to_previous();
+  // pipedream, see trainer_stash.cpp.
+  void update_after(std::int64_t step, std::size_t action);
+  void fill_stash(std::int64_t step);
+  WeightStash::Place previous(int age) const;
   void before_action(ForwardUse use, std::size_t action);
   void await_needed(std::size_t action);
   void gather_for(const std::vector<Gathering>& list, std::size_t action);
@@ -287,6 +294,7 @@ class Trainer {
     std::int64_t result_of = -1;  // step; -1: handed out
   };
   Flow flow_;
+  std::optional<WeightStash> stash_;
   std::vector<double> report_;  // what ranks tell each other after a step: losses, times, norms
   std::vector<RankTimes> times_;
   std::vector<ActionMarks> last_marks_;
