@@ -31,6 +31,7 @@ int run_whatif(const Options& options);
 // Plans without training, also for machines that one does not have: partition, schedule, memory and prediction; with
 // --json the plan event of log.jsonl instead.
 int run_plan(const Options& options);
+int run_plan_ranks(const Options& options);  // its --ranks
 // Simulates the requested schedules and prints to `out` a table that compares them, details if there is only one,
 // timelines with --ascii; with --json one array and nothing else. Names what it left out, too, but on `notices` with
 // --json. Writes the files of --svg and --csv. Returns 1 if --expect is not met. Throws std::invalid_argument if a

@@ -47,8 +47,8 @@ int terminal_columns() {
 }
 
 void print_header(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
-  const Costs costs = costs_of(options);
   const Schedule& first = all.simulated.front().schedule;
+  const Costs costs = costs_of(options, first.ranks);
   out << "p = " << first.ranks << ", m = " << micro_batches_of_step(first) << "; F = " << list_of(costs.forward)
       << ", I = " << list_of(costs.input) << ", W = " << list_of(costs.weight) << " ms";
   if (!options.costs.given) out << " (no costs given: 1 ms each)";
@@ -113,6 +113,10 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
       object["step_with_reductions"] = it.reduced->end;
       object["reductions_exposed"] = it.reduced->exposed;
     }
+    if (it.shared) {
+      object["step_with_replicas"] = it.shared->end;
+      object["replicas_exposed"] = it.shared->exposed;
+    }
     if (it.steady) {
       object["steps"] = it.schedule.steps;
       object["steady_period"] = it.steady->period;
@@ -136,8 +140,8 @@ void write_files(const Options& options, const SimulatedSchedules& all) {
   const SimulateOutputOptions& wanted = options.simulate;
   if (!wanted.svg.empty()) {
     std::vector<Timeline> timelines;
-    const Costs costs = costs_of(options);
     for (const SimulatedSchedule& it : all.simulated) {
+      const Costs costs = costs_of(options, it.schedule.ranks);
       timelines.push_back(timeline(it.schedule, it.simulation));
       if (it.schedule.steps > 1) add_versions(timelines.back(), it.schedule);
       if (costs.has_links())

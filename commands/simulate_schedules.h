@@ -8,6 +8,7 @@
 #include "commands/cli/options.h"
 #include "commands/pareto.h"
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/collectives.h"
 #include "pipeline/simulate/reductions.h"
 #include "pipeline/simulate/simulator.h"
 #include "pipeline/simulate/versions.h"
@@ -22,6 +23,7 @@ struct SimulatedSchedule {
   // For a schedule that never flushes, whose simulation is of several steps.
   std::optional<SteadyState> steady = std::nullopt;
   std::optional<ReducedStep> reduced = std::nullopt;  // --cost-reduction, of a schedule that flushes
+  std::optional<SharedStep> shared = std::nullopt;    // with what replicas exchange on the links of a cluster, likewise
 };
 
 struct SimulatedSchedules {
@@ -39,7 +41,8 @@ SimulatedSchedules simulate_all(const Options& options, Detail detail);
 // --pareto: every named schedule that auto considers, and what the search finds within each of several limits.
 std::vector<MemoryAndTime> memory_and_time(const Options& options);
 
-// The costs that the options give, with the size of a message from the model if a bandwidth is given.
-Costs costs_of(const Options& options);
+// The costs that the options give for so many ranks of a pipeline, with the size of a message from the model if a
+// bandwidth is given.
+Costs costs_of(const Options& options, int ranks);
 
 }  // namespace train_gpt

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/byte_alphabet.h"
+#include "data/splitmix64.h"
 #include "data/vocabulary_file.h"
 
 namespace train_gpt {
@@ -17,7 +18,7 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 struct PairHash {
   std::size_t operator()(const Pair& pair) const {
     const auto key = (static_cast<std::uint64_t>(pair.first) << 32U) | static_cast<std::uint32_t>(pair.second);
-    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> 20U);
+    return static_cast<std::size_t>((key * kGoldenRatio) >> 20U);
   }
 };
 

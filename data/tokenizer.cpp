@@ -4,12 +4,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "data/splitmix64.h"
 #include "data/utf8.h"
 
 namespace train_gpt {
 
 std::size_t Tokenizer::PairHash::operator()(std::uint64_t pair) const {
-  pair *= 0x9E3779B97F4A7C15ULL;
+  pair *= kGoldenRatio;
   return static_cast<std::size_t>(pair ^ (pair >> 32U));
 }
 

@@ -100,6 +100,16 @@ void check_parsed(Command command, const cxxopts::ParseResult& parsed, const Wor
   if (!parsed.unmatched().empty()) refuse_leftover(command, parsed.unmatched().front(), words);
 }
 
+// plan --ranks holds what is given.
+void set_held(LayoutOptions& layouts, const std::set<std::string>& given) {
+  layouts.holds_replicas = given.contains("data-parallel");
+  layouts.holds_zero = given.contains("zero");
+  layouts.holds_rows = given.contains("micro-batch-size");
+  layouts.holds_order = given.contains("rank-order");
+  layouts.holds_schedule = given.contains("schedule");
+  layouts.holds_recompute = given.contains("recompute");
+}
+
 // --global-batch-size ROWS is another way to give m.
 void set_micro_batches(BatchOptions& batch, const std::set<std::string>& given) {
   if (batch.global_rows == 0) return;
@@ -154,7 +164,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
     find_option(options.command, argument.key())->set(options, OptionValue("--" + argument.key(), argument.value()));
     given.insert(argument.key());
   }
-  set_micro_batches(options.batch, given);
+  if (options.layouts.ranks > 0) {
+    set_held(options.layouts, given);
+  } else {
+    set_micro_batches(options.batch, given);
+  }
   const bool reads_model = options.command == Command::generate || options.command == Command::evaluate;
   if (reads_model && !given.contains("init")) options.model.init_file = kLatestRun;
   if (!options.data.folder.empty()) {

@@ -13,6 +13,7 @@
 #include "kernels/device.h"
 #include "model/optimizer.h"
 #include "pipeline/schedule/rank_order.h"
+#include "pipeline/simulate/cluster.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
@@ -159,7 +160,8 @@ struct PipelineOptions {
   PartitionOption partition;
   std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now
   RecomputeOption recompute;
-  std::int64_t memory_limit = 0;  // bytes per rank; 0: the device's memory
+  std::int64_t memory_limit = 0;                 // bytes per rank, of a list the smallest; 0: the device's memory
+  std::vector<std::int64_t> memory_limits = {};  // plan: a list, one per rank of a pipeline; else empty
 
   const std::string& schedule() const { return schedules.front(); }
   std::vector<int> auto_chunks = {1, 2, 3, 4};  // --schedule auto: the v that it considers
@@ -186,8 +188,20 @@ struct CostOptions {
   Costs costs;           // milliseconds and GB/s; list lengths are checked where p and v are known
   bool given = false;    // true if any --cost-... of an action or a link was given
   double reduction = 0;  // ms for reducing a rank's gradients over replicas; 0: nothing is reduced
+  Cluster cluster;       // instead of the links of `costs`, if it is given
+  bool cluster_given = false;
 
   bool operator==(const CostOptions&) const = default;
+};
+
+// plan --ranks: which options are given, and so held; the others are searched.
+struct LayoutOptions {
+  int ranks = 0;                // N; 0: one layout is planned
+  double flops_per_second = 0;  // of a rank; 0: not given, a profile says
+  bool holds_replicas = false, holds_zero = false, holds_rows = false, holds_order = false, holds_schedule = false;
+  bool holds_recompute = false;
+
+  bool operator==(const LayoutOptions&) const = default;
 };
 
 struct SimulateOutputOptions {
@@ -259,6 +273,7 @@ struct Options {
   PipelineOptions pipeline;
   DeviceOptions device;
   CostOptions costs;
+  LayoutOptions layouts;
   SimulateOutputOptions simulate;
   TestingOptions testing;
   PrepareOptions prepare;

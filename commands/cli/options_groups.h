@@ -20,6 +20,7 @@ std::vector<OptionSpec> run_options();
 std::vector<OptionSpec> pipeline_options();
 std::vector<OptionSpec> device_options();
 std::vector<OptionSpec> cost_options();
+std::vector<OptionSpec> cluster_options();
 // options_of_commands.cpp
 std::vector<OptionSpec> output_options();
 std::vector<OptionSpec> testing_options();

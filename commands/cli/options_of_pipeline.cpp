@@ -94,9 +94,22 @@ void set_chunks(Options& o, const Value& v) {
   o.pipeline.auto_chunks = chunks;
 }
 
+void set_memory_limits(Options& o, const Value& v) {
+  std::vector<std::int64_t> limits;
+  for (const std::string& one : v.words()) limits.push_back(Value("--memory-limit", one).bytes());
+  o.pipeline.memory_limit = *std::min_element(limits.begin(), limits.end());
+  if (limits.size() > 1) o.pipeline.memory_limits = std::move(limits);
+}
+
 std::vector<double>& cost(Options& o, std::vector<double> Costs::*which) {
   o.costs.given = true;
   return o.costs.costs.*which;
+}
+
+// Links of a rank inside a host, or between hosts.
+LinkCost& link(Options& o, LinkCost Cluster::*which) {
+  o.costs.cluster_given = true;
+  return o.costs.cluster.*which;
 }
 
 }  // namespace
@@ -114,6 +127,14 @@ std::vector<OptionSpec> pipeline_options() {
       {"warmup-factor", "w", "1", kPipelined | kSimulate,
        "for 2bw: w forwards ahead for each rank that follows; 2 if messages are slow",
        [](Options& o, const Value& v) { o.pipeline.warmup_factor = v.integer<int>(1, 2); }},
+      {"ranks", "N", nullptr, kPlan,
+       "search for the best layouts of so many ranks: replicas, pipeline, schedule, ZeRO, micro-batches; --stages, "
+       "--data-parallel and so on are held if they are given",
+       [](Options& o, const Value& v) { o.layouts.ranks = v.integer<int>(1, kLargestCount); }},
+      {"flops-per-second", "X", nullptr, kPlan,
+       "of a rank, such as 150e12: what --ranks takes the times of units from, if there is no --profile; what is "
+       "reached, not a peak",
+       [](Options& o, const Value& v) { o.layouts.flops_per_second = v.positive_number(); }},
       {"search-seconds", "X", nullptr, kSimulate | kPlan,
        "end the search of --schedule auto after this time, with the best schedule so far",
        [](Options& o, const Value& v) { o.pipeline.search_seconds = v.seconds(0.001, kLargestCost); }},
@@ -129,9 +150,11 @@ std::vector<OptionSpec> pipeline_options() {
        set_recompute},
       {"verify", nullptr, nullptr, kWhatIf, "run each row on the timed device, and show the time that it takes there",
        [](Options& o, const Value&) { o.verify = true; }},
-      {"memory-limit", "BYTES", nullptr, kPipelined | kWhatIf,
+      {"memory-limit", "BYTES", nullptr, kTrain | kEvaluate | kWhatIf,
        "per rank, such as 80GB or 512MiB; without it the device's memory",
-       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }}};
+       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }},
+      {"memory-limit", "BYTES|LIST", nullptr, kPlan,
+       "per rank, such as 80GB or 512MiB; LIST: one for each rank of a pipeline", set_memory_limits}};
 }
 
 std::vector<OptionSpec> device_options() {
@@ -154,6 +177,30 @@ std::vector<OptionSpec> device_options() {
                                     renamed(v.raw(), {{"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}}));
              o.device.precision = ours.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
            }}};
+}
+
+std::vector<OptionSpec> cluster_options() {
+  constexpr CommandSet commands = kSimulate | kPlan | kTrain;
+  return {{"ranks-per-host", "K", nullptr, commands,
+           "ranks of a host, as the launcher numbers them; without it all are on one host",
+           [](Options& o, const Value& v) {
+             o.costs.cluster_given = true;
+             o.costs.cluster.ranks_per_host = v.integer<int>(1, kLargestCount);
+           }},
+          {"link-inside", "GB/s", nullptr, commands,
+           "of one direction of a rank's link inside a host, for messages and for what replicas exchange; without it "
+           "infinite",
+           [](Options& o, const Value& v) {
+             link(o, &Cluster::inside).bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+           }},
+          {"link-between", "GB/s", nullptr, commands, "likewise between hosts: a rank's part of its host's network",
+           [](Options& o, const Value& v) {
+             link(o, &Cluster::between).bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+           }},
+          {"latency-inside", "MS", "0", commands, "of one message inside a host",
+           [](Options& o, const Value& v) { link(o, &Cluster::inside).latency = v.milliseconds(0, kLargestCost); }},
+          {"latency-between", "MS", "0", commands, "of one message between hosts",
+           [](Options& o, const Value& v) { link(o, &Cluster::between).latency = v.milliseconds(0, kLargestCost); }}};
 }
 
 std::vector<OptionSpec> cost_options() {

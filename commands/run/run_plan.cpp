@@ -23,7 +23,7 @@ CostModel find_costs(Session& session, const Options& options, const RunInputs& 
     });
     return costs;
   }
-  if (session.is_timed()) return given_cost_model(options.costs.costs, inputs.model, batch.seq_len, p);
+  if (session.is_timed()) return given_cost_model(given_costs(options, p), inputs.model, batch.seq_len, p);
   if (p == 1) return estimated_cost_model(inputs.model, batch.seq_len, p);  // nothing to choose
   session.together([&] {
     check_host_memory(smallest_plan(options, inputs.model, p, session.device()), session.host().members,
@@ -99,6 +99,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     PlanRequest request = plan_request(options, inputs.model, inputs.named, session.device());
     request.training = options.command == Command::train;
     request.computes = !session.is_timed();
+    request.replica_links = replica_links(options, inputs.layout.pipeline);
     ChoiceRequest open = choice_request(options, request, inputs.named, inputs.layout.pipeline, plan.unit_costs);
     open.device_bytes = session.memory_per_rank();
     const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;

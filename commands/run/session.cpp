@@ -16,6 +16,7 @@
 
 #include "commands/cli/wording.h"
 #include "commands/run/launch.h"
+#include "commands/run/setup.h"
 #include "kernels/cpu/product_speed.h"
 #include "pipeline/draw/markup.h"
 #include "pipeline/train/state_file.h"
@@ -180,9 +181,9 @@ Session::Session(const Options& options) : before_mpi_(options) {
     device_ = make_device(options.device, host_, everywhere_gpus, threads, world_->size());
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
-      if (options.costs.costs.has_links())
-        delays_.link = [costs = options.costs.costs](int source, int destination, int ranks) {
-          const LinkCost link = link_cost(costs, ranks, source, destination);
+      if (options.costs.costs.has_links() || options.costs.cluster_given)
+        delays_.link = [options](int source, int destination, int ranks) {
+          const LinkCost link = link_cost(given_costs(options, ranks), ranks, source, destination);
           return DelaySpec::Link{link.latency, link.bandwidth};
         };
     }

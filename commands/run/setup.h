@@ -53,6 +53,12 @@ OptimizerSettings optimizer_settings(const Options& options);
 // Buffers of gradients of a schedule that never flushes: 1 if no update has to wait for other ranks.
 int gradient_buffers(const Options& options, const PlanRequest& request);
 
+// --cost-* for so many ranks of a pipeline, with the links of a cluster where they are given.
+Costs given_costs(const Options& options, int ranks);
+
+// [rank]: of the ring of its replicas in that cluster; empty: none was given, or there is one replica.
+std::vector<LinkCost> replica_links(const Options& options, int ranks);
+
 // Everything but the partition and the costs (and, without one, the schedule).
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,
                          const Device& device);

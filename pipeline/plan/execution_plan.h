@@ -55,7 +55,9 @@ struct PlanRequest {
   // --zero: each replica keeps of its own shard alone 1: optimizer state; 2: and gradients, once they are reduced; 3:
   // and parameters, except those that are gathered.
   int zero = 0;
-  double reduction_ms = 0;        // timed device: of a rank's gradients over replicas
+  double reduction_ms = 0;  // timed device: of a rank's gradients over replicas
+  // Instead, likewise: [rank], of the ring of its replicas; what they exchange takes the time of its bytes.
+  std::vector<LinkCost> replica_links = {};
   std::int64_t memory_limit = 0;  // per rank; decides how often parameters are gathered; 0: none
   bool error_feedback = false;    // --delay-correction error-feedback: the update of the step before is kept
   int gradient_buffers = 2;       // without a flush: 1 where no update waits for the norm (so none can be skipped)

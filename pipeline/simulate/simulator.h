@@ -24,6 +24,7 @@
 namespace train_gpt {
 
 struct Schedule;
+struct Collective;
 
 // The measure by which schedules are compared: the time from first to last action, or the longest time that any rank is
 // in use.
@@ -84,6 +85,7 @@ struct StageCosts {
 // std::invalid_argument if `costs` have no value for that link, or a number of values not listed above.
 struct LinkCost {
   double latency = 0.0, bandwidth = 0.0;
+  bool operator==(const LinkCost&) const = default;
 };
 LinkCost link_cost(const Costs& costs, int ranks, int source, int destination);
 
@@ -108,6 +110,8 @@ struct SimulateOptions {
   bool critical_path = false;                  // the chain of actions that makes the makespan
   double weight_memory = 1.0;                  // fraction of an activation that stays alive between I and W, 0 .. 1
   const ActionDurations* durations = nullptr;  // instead of the costs: what every single action took when measured
+  // [rank]: what replicas exchange beside the actions (pipeline/simulate/collectives.h)
+  const std::vector<std::vector<Collective>>* collectives = nullptr;
 };
 
 struct ChannelLoad {
@@ -126,6 +130,7 @@ struct ActionPosition {
 
 struct Simulation {
   double makespan = 0.0;     // milliseconds, first start to last end
+  double step = 0.0;         // since the first action, or collective, could start, to the end of the last of both
   double span = 0.0;         // largest (last end - first start) of a rank, milliseconds
   double ideal = 0.0;        // largest busy time of a rank, milliseconds
   double bubble = 0.0;       // 1 - busy / (p * makespan), busy of all ranks together
