@@ -43,8 +43,8 @@ void check_versions(const Schedule& schedule);
 // for it adds nothing. Between the two rank 0 runs pairs of a forward and a backward, m - w(p-1) of them; sums over
 // replicas, the norm and the update are hidden if they fit in there.
 //
-// Returns the number of those pairs in the step that has the fewest. Throws std::invalid_argument if a fact does not
-// hold.
+// Returns the number of those pairs in the step that has the fewest. Throws std::invalid_argument if one of them is not
+// true.
 int update_slack(const Schedule& schedule);
 
 // The step that each rank repeats: from the middle of `schedule`, its list after the last backward of one step up to

@@ -199,6 +199,7 @@ class Trainer {
   void note_complete();
   void issue(std::size_t index);
   void await_reduction(std::size_t index);
+  void time_lowered();
   bool is_over(std::size_t index);
   void finish_reduction(std::size_t index);
   void finish_reductions();
@@ -262,6 +263,7 @@ class Trainer {
   };
   std::vector<Running> running_;                     // parallel to lowered_
   std::vector<float> met_;                           // timed device: reduced in place of gradients
+  std::vector<double> timed_ms_;                     // timed device: [lowered_]
   double reduces_until_ = 0;                         // likewise, as Running::ends
   std::size_t update_at_ = 0;                        // of the update in lowered_; gathers follow it
   bool is_gathered_ = true;                          // what the next step's first actions need, or it is under way
