@@ -27,7 +27,7 @@ struct BoundaryTensor {
   std::int64_t bytes() const { return (rows * columns * element + 255) / 256 * 256; }
 };
 
-// Small and without memory of its own: actions make one wherever they need it.
+// Small and without allocations: actions make one wherever they need it.
 class Boundary {
  public:
   void add(const BoundaryTensor& tensor) { tensors_[static_cast<std::size_t>(count_++)] = tensor; }

@@ -21,7 +21,7 @@ constexpr std::int32_t kOptimizerMagic = 20261129;
 constexpr std::int32_t kOptimizerVersion = 1;
 constexpr std::size_t kHeaderInts = 256;
 constexpr std::int64_t kHeaderBytes = 4 * std::int64_t{kHeaderInts};
-constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements that pass through host memory at a time
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements in host memory at a time
 
 using Header = std::array<std::int32_t, kHeaderInts>;
 
@@ -91,7 +91,7 @@ void check_sizes(const std::string& path, const Header& header, std::int64_t byt
            (bytes < right ? ". The file is cut off: copy it again" : ". Something was appended: copy it again"));
 }
 
-// Throws when the file is shorter than a header.
+// Throws if the file is shorter than a header.
 Header header_in(const MappedFile& file, const std::string& kind) {
   const auto bytes = static_cast<std::int64_t>(file.bytes().size());
   if (bytes < kHeaderBytes)
@@ -117,8 +117,8 @@ bool is_owned_with_second_moment(const ArenaLayout::Entry& entry) {
   return is_owned(entry) && has_second_moment(entry);
 }
 
-// visit(tensor, offset in the arena, first element, elements) over pieces of the tensors of an arena whose entries
-// `takes` accepts
+// Calls visit(tensor, offset in the arena, first element, elements) for pieces of an arena's tensors that `takes`
+// accepts.
 template <class Takes, class Visit>
 void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   for (const ArenaLayout::Entry& entry : layout.entries) {
@@ -129,7 +129,7 @@ void for_each_piece(const ModelConfig& /*config*/, const ArenaLayout& layout, co
   }
 }
 
-// As write_tensors, for the entries that `takes` accepts.
+// write_tensors for the entries that `takes` accepts.
 template <class Takes>
 void write_pieces(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
                   const ArenaLayout& layout, const float* arena, const Takes& takes) {
@@ -221,7 +221,7 @@ void ModelFile::read_arena(Device& device, float* values, const ArenaLayout& lay
   const std::vector<TensorInfo> tensors = model_tensors(config_);
   for (const ArenaLayout::Entry& entry : layout.entries) {
     const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    const std::int64_t skipped = entry.info.offset - tensor.offset;  // where the entry is a part of it
+    const std::int64_t skipped = entry.info.offset - tensor.offset;  // if the entry is a part of it
     for (std::int64_t begin = 0; begin < entry.info.elements; begin += kPiece) {
       const std::int64_t count = std::min(kPiece, entry.info.elements - begin);
       read(host.data(), tensor, skipped + begin, count);

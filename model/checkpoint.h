@@ -4,10 +4,10 @@
 //   [7] Vp, V rounded up to a multiple of 128    [8] 1: untied, with headw (Vp,C) after all others; 0: tied, as llm.c
 //
 // Optimizer files have the same shape: the number 20261129, version 1, the same sizes, and as body the first moments of
-// all tensors, then the second moments, in fp32; [9] 0: of AdamW, 1: of Muon, whose matrices have an average in place
-// of the first moment and zeros (no bytes on the disk) in place of the second.
+// all tensors, then the second moments, in fp32. [9] is 0 for AdamW, 1 for Muon, whose matrices have an average in
+// place of the first moment and zeros (no bytes on the disk) in place of the second.
 //
-// Files do not know of ranks: any rank reads the tensors that it holds and writes the tensors that it owns.
+// Files are independent of ranks: any rank reads the tensors that it holds and writes the tensors that it owns.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,21 @@ class ModelFile {
   const ModelConfig& config() const { return config_; }
   Precision precision() const { return precision_; }
 
-  // Elements [begin, begin + count) of a tensor of config(), as fp32. Padding rows read as 0, whatever the file has.
+  // Elements [begin, begin + count) of a tensor of config(), as fp32. Padding rows read as 0, whatever the file holds.
   void read(float* out, const TensorInfo& tensor, std::int64_t begin, std::int64_t count) const;
-  // All tensors of a rank, into its arena on the device.
+  // Reads all tensors of a rank into its arena on the device.
   void read_arena(Device& device, float* values, const ArenaLayout& layout) const;
 
  private:
   void open_file(const std::string& path);
 
-  std::optional<MappedFile> file_;               // one of these two
+  std::optional<MappedFile> file_;               // one of these two is set
   std::optional<HuggingFaceModel> huggingface_;  //
   ModelConfig config_;
   Precision precision_ = Precision::fp32;
 };
 
-// The files that ModelFile(path) reads; `path` itself where it is not a folder.
+// The files that ModelFile(path) reads; `path` itself if it is not a folder.
 std::vector<std::string> model_files(const std::string& path);
 
 // The sizes of whole files.
@@ -62,7 +62,7 @@ void create_model_file(const std::string& path, const ModelConfig& config, Preci
 void write_model_tensors(Device& device, const std::string& path, const ModelConfig& config, Precision precision,
                          const ArenaLayout& layout, const float* values);
 
-// The whole file of a model that is read elsewhere, by one rank.
+// Writes the whole file of a model that `model` reads; on one rank.
 void write_model_file(const std::string& path, const ModelFile& model, Precision precision);
 
 // An optimizer file opened for reading. Errors as for ModelFile.
@@ -72,8 +72,8 @@ class OptimizerFile {
 
   const ModelConfig& config() const { return config_; }
 
-  // The moments of all tensors of a rank, into its arenas on the device, as far as the layout's optimizer has them.
-  // Throws std::invalid_argument if the file is another optimizer's.
+  // Reads the moments of all tensors of a rank, as far as the layout's optimizer has them, into its arenas on the
+  // device. Throws std::invalid_argument if the file is another optimizer's.
   void read_arenas(Device& device, float* first, float* second, const ArenaLayout& layout) const;
 
  private:
@@ -88,7 +88,7 @@ void write_moments(Device& device, const std::string& path, const ModelConfig& c
                    const float* first, const float* second);
 
 // Writes the owned tensors of an arena into a file whose body of element_count(config) elements of this precision
-// begins at byte `body`. Serves parameters and moments alike.
+// begins at byte `body`; for parameters and moments.
 void write_tensors(Device& device, RangeFile& file, std::int64_t body, const ModelConfig& config, Precision precision,
                    const ArenaLayout& layout, const float* arena);
 

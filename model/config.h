@@ -1,4 +1,4 @@
-// Sizes of a GPT-2 style model and the list of units that it is made of.
+// The sizes of a GPT-2 style model and the list of its units.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ModelConfig {
   std::int64_t hidden = 384;   // C, a multiple of heads
   std::int64_t vocab = 50257;  // V
   std::int64_t max_seq_len = 1024;
-  bool tied = true;  // one matrix serves as token embedding and as classifier
+  bool tied = true;  // one matrix is both token embedding and classifier
 
   std::int64_t padded_vocab() const { return (vocab + 127) / 128 * 128; }  // Vp
   bool operator==(const ModelConfig&) const = default;
@@ -28,7 +28,7 @@ ModelConfig preset(const std::string& name);
 void check(const ModelConfig& config);
 
 // Embedding, then per layer Attention and Mlp, then the shards of the head, which follow each other like layers (see
-// unit_head.h). The model may be cut between any two units; boundary.h says what flows there.
+// unit_head.h). The model may be cut between any two units; boundary.h has the messages.
 enum class UnitKind : std::uint8_t { embedding, attention, mlp, head };
 
 int unit_count(const ModelConfig& config);  // 2 * layers + 1 + head_shards
@@ -37,7 +37,7 @@ std::int64_t unit_layer(const ModelConfig& config, int unit);  // of attention a
 int unit_shard(const ModelConfig& config, int unit);           // of head units; else -1
 
 // The head's K shards of the vocabulary: at most 2048 columns each, equal in blocks of 128. They follow from the size
-// of the vocabulary alone, so that no sum depends on who computes it.
+// of the vocabulary alone, so that no sum depends on the layout.
 int head_shards(const ModelConfig& config);      // K
 int first_head_unit(const ModelConfig& config);  // the unit of shard 0
 VocabularyShard vocabulary_shard(const ModelConfig& config, int shard);

@@ -1,5 +1,5 @@
-// Checksums of large files, by blocks, so that several ranks can share the reading: each hashes the blocks that are its
-// own, the caller brings the arrays together, and combined_hash (model/optimizer.h) turns them into one number.
+// Checksums of large files, by blocks, so that several ranks can share the reading: each hashes its own blocks, the
+// caller combines the arrays, and combined_hash (model/optimizer.h) turns them into one number.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace train_gpt {
 // hash per block of the file. Errors: std::invalid_argument naming the file.
 std::vector<std::uint64_t> block_hashes(const std::string& path, int part, int parts);
 
-// The checksum of the bytes, in order; it depends on their number too.
+// The checksum of the bytes, in order; it depends on their number, too.
 std::uint64_t hash_bytes(std::span<const std::byte> bytes);
 
 }  // namespace train_gpt

@@ -1,4 +1,4 @@
-// Arithmetic of the model, for saying how much of a machine a run uses.
+// Counts the model's arithmetic, from which the utilisation of a machine follows.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 namespace train_gpt {
 namespace {
 
-// Weights of matrix products.
+// True for weights of matrix products.
 bool is_product(TensorKind kind) {
   return kind == TensorKind::qkvw || kind == TensorKind::attprojw || kind == TensorKind::fcw ||
          kind == TensorKind::fcprojw || kind == TensorKind::headw;

@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-// How a tensor is kept. Sizes are in units of C, except where they follow from V or the longest sequence.
+// The form in which a tensor is kept. Sizes are in units of C unless they follow from V or the longest sequence.
 struct Keeping {
   const char* name;   // after "transformer." or "transformer.h.N."
   std::int64_t rows;  // ours, (outputs, inputs); 0: a vector
@@ -59,7 +59,7 @@ Keeping keeping(TensorKind kind) {
   throw std::logic_error("a tensor without a name");
 }
 
-// (rows, columns) of ours without padding; rows 0: a vector of `columns`.
+// (rows, columns) of our tensor without padding; rows 0: a vector of `columns`.
 std::pair<std::int64_t, std::int64_t> sizes(TensorKind kind, const ModelConfig& config) {
   const Keeping kept = keeping(kind);
   if (kept.rows >= 0) return {kept.rows * config.hidden, kept.columns * config.hidden};
@@ -79,7 +79,7 @@ std::string name_of(TensorKind kind, std::int64_t layer, const std::string& pref
   return prefix + (in_layer ? "h." + std::to_string(layer) + "." : "") + name;
 }
 
-// Where a tensor of ours begins in theirs: shards of the vocabulary follow each other.
+// The first element of our tensor in theirs, in which shards of the vocabulary follow each other.
 std::int64_t first_element(const ModelConfig& config, const TensorInfo& tensor) {
   return tensor.shard == 0 ? 0 : vocabulary_shard(config, tensor.shard).begin * config.hidden;
 }
@@ -118,7 +118,7 @@ class Settings {
     if (std::find(known.begin(), known.end(), json_[key]) != known.end()) return;
     refuse(std::string(key) + " is " + shown(json_[key]) + "; only " + known.front().dump() + " is computed here");
   }
-  // Says of a list or an object only that it is one: writing it out takes as much stack as it is deep.
+  // For a list or an object the type alone: writing it out takes stack in proportion to its depth.
   static std::string shown(const Json& value) {
     return value.is_structured() ? value.type_name() : value.dump().substr(0, 40);
   }
@@ -188,7 +188,7 @@ Json config_json(const ModelConfig& config, const HuggingFaceSettings& settings)
 HuggingFaceModel::HuggingFaceModel(const std::string& folder)
     : folder_(folder), config_(read_config(fs::path(folder) / "config.json")), tensors_(folder) {
   prefix_ = tensors_.find("wte.weight") != nullptr ? "" : "transformer.";
-  // The sizes may be absurd: nothing is asked of the file that its tensors do not have.
+  // The sizes may be absurd, so only tensors that the file has are read.
   const StoredTensor* last = tensors_.find(name_of(TensorKind::fcprojb, config_.layers - 1, prefix_));
   if (last == nullptr) {
     throw std::invalid_argument(folder + ": has no tensor '" +
@@ -243,7 +243,7 @@ void write_huggingface(const std::string& folder, const ModelConfig& config, con
   if (error) throw std::runtime_error(folder + ": the folder cannot be made: " + error.message());
   const std::vector<TensorInfo> ours = model_tensors(config);
   std::vector<TensorToWrite> theirs;
-  std::vector<std::size_t> first;  // of ours that a tensor of theirs is made of; its other shards follow
+  std::vector<std::size_t> first;  // of our shards in their tensor; the others follow
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].shard > 0) continue;
     theirs.push_back({name_of(ours[i].kind, layer_of(ours[i]), "transformer."), kept_shape(ours[i].kind, config)});

@@ -1,5 +1,5 @@
-// GPT-2 as Hugging Face's `transformers` keeps it: a folder with model.safetensors and config.json. Tensors have other
-// names there, the matrices of linear layers are (inputs, outputs), and the vocabulary is not padded.
+// GPT-2 as Hugging Face's `transformers` keeps it: a folder with model.safetensors and config.json. There tensors have
+// other names, the matrices of linear layers are (inputs, outputs), and the vocabulary is not padded.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace train_gpt {
 class HuggingFaceModel {
  public:
   // Reads config.json and checks that every tensor is there with its shape. Throws std::invalid_argument naming the
-  // file, the setting or tensor, and what is read.
+  // file, the setting or tensor, and what would be right.
   explicit HuggingFaceModel(const std::string& folder);
 
   const ModelConfig& config() const { return config_; }
-  // bf16 if the token embedding is; anything finer is read as fp32.
+  // True if the token embedding is bf16; any finer precision is read as fp32.
   bool is_bf16() const { return find(TensorKind::wte, 0).dtype == TensorDtype::bf16; }
 
   // Elements [begin, begin + count) of a tensor of config(), none of them padding.
@@ -32,7 +32,7 @@ class HuggingFaceModel {
   std::string folder_;
   ModelConfig config_;
   SafetensorsFolder tensors_;
-  std::string prefix_;  // "transformer.", which is left out where the model was saved without its head
+  std::string prefix_;  // "transformer."; empty if the model was saved without its head
 };
 
 struct HuggingFaceSettings {

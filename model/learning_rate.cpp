@@ -12,7 +12,7 @@ namespace {
   throw std::invalid_argument(option + " " + value + ": " + right);
 }
 
-// How far step is into a decay that starts at `start` and ends at `end`, in [0, 1].
+// The progress of a decay from `start` to `end` at `step`, in [0, 1].
 double progress(std::int64_t step, std::int64_t start, std::int64_t end) {
   if (step < start) return 0;
   if (step >= end) return 1;

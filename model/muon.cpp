@@ -17,7 +17,7 @@ struct Scratch {
   char* product;    // (rows,columns)
   char* gram;       // A (side,side), side the shorter of rows and columns
   char* square;     // A A
-  char* wide;       // X^T X in fp32, before it is rounded; where nothing is rounded, A itself
+  char* wide;       // X^T X in fp32, before rounding; without rounding A itself
   char* sums;       // of squares, a double per atom
   char* end;
 
@@ -40,7 +40,7 @@ struct Scratch {
   }
 };
 
-// X = 3.4445 X + (-4.7750 A + 2.0315 A A) X; products with symmetric matrices are taken in the form that reads rows.
+// X = 3.4445 X + (-4.7750 A + 2.0315 A A) X; products with symmetric matrices use the form that reads rows.
 void iterate(Device& device, const Scratch& scratch, std::int64_t rows, std::int64_t columns) {
   const bool tall = rows > columns;
   const std::int64_t side = std::min(rows, columns);

@@ -6,9 +6,9 @@
 //   five times:  A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X        (Newton-Schulz)
 //   W = (1 - lr weight_decay) W - lr scale X
 //
-// A matrix with more rows than columns is transposed on the way: A = X^T X and X = 3.4445 X + X (..), which are the
-// same sums. q, k and v are matrices of their own. Products are those of the device, whose bits depend on shapes alone,
-// and a matrix lives whole on one rank: the step needs no message and has the same bits over every layout.
+// A matrix with more rows than columns is treated as its transpose: A = X^T X and X = 3.4445 X + X (..), which are the
+// same sums. q, k and v are three matrices. Products are those of the device, whose bits depend on shapes alone, and a
+// matrix lives whole on one rank: the step needs no message and has the same bits over every layout.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace train_gpt {
 // The factor of the update of a matrix (rows,columns).
 enum class MuonScale : std::uint8_t {
   rms,      // 0.2 sqrt(max(rows, columns)): elements as large as AdamW's, at the same learning rate
-  spectral  // sqrt(max(1, rows / columns)): a largest singular value to match, learning rates about .02
+  spectral  // sqrt(max(1, rows / columns)): for the largest singular value, with learning rates about .02
 };
 
 const char* to_string(MuonScale scale);
@@ -35,13 +35,13 @@ struct MuonConstants {
 
 float muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns);
 
-// Bytes of scratch that the step of one matrix needs, on a device of this precision.
+// Bytes of scratch for the step of one matrix, on a device of this precision.
 std::int64_t muon_scratch_bytes(Precision precision, std::int64_t rows, std::int64_t columns);
 // The same for the largest matrix that the arena's layout gives to Muon; 0: none.
 std::int64_t muon_scratch_bytes(Precision precision, const ArenaLayout& layout);
 
-// One matrix. parameters and average: at its place in the arenas. The average stays as it is: see Device::muon_average.
-// scratch: muon_scratch_bytes of device memory, 256-byte aligned.
+// One matrix. parameters and average: at its place in the arenas. The average does not change: see
+// Device::muon_average. scratch: muon_scratch_bytes of device memory, 256-byte aligned.
 struct MuonMatrix {
   float* new_values = nullptr;
   void* low = nullptr;  // activation-precision copy, null for fp32

@@ -1,6 +1,6 @@
 // Normally distributed numbers from a counter: number k of a seed is a pure function of (seed, k), so that any part of
-// a sequence can be made anywhere, in any order. Only IEEE operations (+ - * / sqrt) are used, so the bits are the same
-// on every machine and with every math library.
+// a sequence can be computed anywhere, in any order. Only IEEE operations (+ - * / sqrt) are used, so the bits are the
+// same on every machine and with every math library.
 #pragma once
 
 #include <cstdint>

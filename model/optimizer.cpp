@@ -11,7 +11,7 @@
 namespace train_gpt {
 namespace {
 
-// visit(tensor, offset in the arena) for every tensor that the rank holds; owned_only leaves out the copy of a tied
+// Calls visit(tensor, offset in the arena) for every tensor that the rank holds; owned_only: without the copy of a tied
 // wte.
 template <class Visit>
 void for_each_tensor(const ArenaLayout& layout, bool owned_only, const Visit& visit) {
@@ -19,7 +19,7 @@ void for_each_tensor(const ArenaLayout& layout, bool owned_only, const Visit& vi
     if (entry.owned || !owned_only) visit(entry.info, entry.offset);
 }
 
-// Four chains side by side, since one would wait for its multiplications.
+// Four independent chains, since one would wait for its multiplications.
 std::uint64_t hash_floats(std::span<const float> values) {
   constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ULL;
   std::array<std::uint64_t, 4> chains = {1, 2, 3, 4};
@@ -32,7 +32,7 @@ std::uint64_t hash_floats(std::span<const float> values) {
   return hash;
 }
 
-// visit(tensors) for the tensors of the entries that `takes` accepts, as many at once as one operation handles.
+// Calls visit(tensors) for the tensors of the entries that `takes` accepts, as many at once as one operation takes.
 template <class Takes, class Visit>
 void for_each_batch(const ArenaLayout& layout, const Takes& takes, const Visit& visit) {
   std::array<Device::ArenaTensor, kTensorsAtOnce> batch;
@@ -52,7 +52,7 @@ void for_each_batch(const ArenaLayout& layout, const Takes& takes, const Visit& 
 bool is_owned(const ArenaLayout::Entry& entry) { return entry.owned; }
 bool is_adamws(const ArenaLayout::Entry& entry) { return entry.matrices.count == 0; }
 
-// visit(matrix) for every matrix that Muon updates.
+// Calls visit(matrix) for every matrix that Muon updates.
 template <class Visit>
 void for_each_matrix(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
                      const AdamWScalars* scalars, const MuonConstants& constants, const Visit& visit) {
@@ -74,7 +74,7 @@ void for_each_matrix(Device& device, const OptimizerArenas& arenas, const ArenaL
   }
 }
 
-// M has its place in the arena of first moments.
+// Stores M in its place in the arena of first moments.
 void store_average(Device& device, const OptimizerArenas& arenas, const MuonMatrix& matrix) {
   device.muon_average(arenas.m + (matrix.from.average - arenas.m), matrix.from, matrix.rows * matrix.columns);
 }

@@ -1,7 +1,7 @@
 // Learning-rate schedules, AdamW and Muon over a rank's arena, the global gradient norm and the parameter hash.
 // Everything that spans ranks is an array over the atoms of the whole model: each rank fills in the atoms that it owns,
-// the caller brings the arrays together, and one function turns the whole into a number. The order of the sum is that
-// of the atoms, so neither p, v, the partition nor the number of threads can change a bit.
+// the caller combines the arrays, and one function turns the whole into a number. Sums follow the order of the atoms,
+// so neither p, v, the partition nor the number of threads can change a bit.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ const char* to_string(LearningRateShape shape);
 //   linear     1 - (1 - k) x                            x = (s - w) / (n - w)
 //   wsd        1, then 1 - (1 - k) x over the last d    x = (s - (n - d)) / d         (Hu et al. 2024)
 //
-// x is at most 1: steps beyond n stay at k. The fraction k itself would be reached at step n, so that the last step
-// still trains when k = 0. A warm-up of n steps or more never ends: the rate rises to the end of the run.
+// x is at most 1: steps beyond n stay at k. The fraction k would be reached at step n, so the last step still trains
+// when k = 0. A warm-up of n steps or more never ends: the rate rises to the end of the run.
 struct LearningRate {
   LearningRateShape shape = LearningRateShape::cosine;
   double peak = 3e-4;
@@ -48,23 +48,23 @@ double learning_rate(const LearningRate& schedule, std::int64_t step);
 
 // ---- gradient norm --------------------------------------------------------------------------------------------------
 
-// Tied models, shards of wte whose embedding and head both live on this rank: adds the head's gradient to the
+// For shards of a tied wte whose embedding and head both live on this rank: adds the head's gradient to the
 // embedding's, once per step, before the norm.
 void sum_tied_gradients(Device& device, const ArenaLayout& layout, float* gradients);
 
 // Atoms of the tensors that this rank owns.
 std::int64_t owned_atoms(const ArenaLayout& layout);
 
-// sums[atom] = sum of squares of the gradient's atom, for the atoms of the tensors that this rank owns; the others are
-// left alone. `sums`: host memory, atom_count(config) numbers. `scratch` and `host_scratch`: device and host
-// memory, owned_atoms numbers each.
+// sums[atom] = sum of squares of the gradient's atom, for the atoms of the tensors that this rank owns; others are
+// unchanged. `sums`: host memory, atom_count(config) numbers. `scratch` and `host_scratch`: device and host memory,
+// owned_atoms numbers each.
 void gradient_squared_sums(Device& device, std::span<double> sums, double* scratch, double* host_scratch,
                            const ArenaLayout& layout, const float* gradients);
 
 // The global L2 norm from the sums of all atoms, added up in canonical order in double.
 double gradient_norm(std::span<const double> sums);
 
-// The factor that brings the gradients' norm down to grad_clip: 1 if it is, or if grad_clip is 0 (off).
+// The factor that brings the gradients' norm down to grad_clip; 1 if it is not larger, or if grad_clip is 0 (off).
 float clip_factor(double norm, double grad_clip);
 
 // ---- AdamW ----------------------------------------------------------------------------------------------------------
@@ -82,33 +82,33 @@ struct OptimizerArenas {
   const float* gradients = nullptr;
 };
 
-// One step for all tensors of the rank but those that Muon updates. Weight decay applies to tensors that decay;
-// constants.weight_decay is the value for those. `scalars` is read from device memory. keep_moments: m and v stay as
-// they are, see Device::adamw.
+// One AdamW step for all tensors of the rank, but not for those matrices that Muon updates (model/muon.h).
+// constants.weight_decay applies to tensors that decay. `scalars` is read from device memory. keep_moments: m and v do
+// not change, see Device::adamw.
 void adamw_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
                 const AdamWConstants& constants, bool keep_moments);
-// The moments of the same step: what adamw_step(.., keep_moments = true) left out.
+// The update of the moments that adamw_step(.., keep_moments = true) leaves out.
 void adamw_moments_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
                         const AdamWScalars* scalars, const AdamWConstants& constants);
 
 // ---- Muon -----------------------------------------------------------------------------------------------------------
 
 // One step for the matrices that the layout gives to Muon (model/muon.h); their averages are in arenas.m. scratch:
-// muon_scratch_bytes of device memory. keep_averages: they stay as they are.
+// muon_scratch_bytes of device memory. keep_averages: averages do not change.
 void muon_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout, const AdamWScalars* scalars,
                const MuonConstants& constants, bool keep_averages, void* scratch);
-// The averages of the same step: what muon_step(.., keep_averages = true, ..) left out.
+// The update of the averages that muon_step(.., keep_averages = true, ..) leaves out.
 void muon_averages_step(Device& device, const OptimizerArenas& arenas, const ArenaLayout& layout,
                         const AdamWScalars* scalars, const MuonConstants& constants);
 
 // ---- parameter hash -------------------------------------------------------------------------------------------------
 
 // hashes[atom] = 64-bit hash of the bits of the atom's parameters (padding rows included), for the tensors that this
-// rank owns, or (owned_only false) holds; the others are left alone. `hashes`: host memory, atom_count numbers.
+// rank owns, or (owned_only false) holds; others are unchanged. `hashes`: host memory, atom_count numbers.
 void parameter_hashes(Device& device, std::span<std::uint64_t> hashes, const ArenaLayout& layout, const float* values,
                       bool owned_only = true);
 
-// 16 hexadecimal digits from the hashes of all atoms, in canonical order. Equal exactly if all parameters are.
+// 16 hexadecimal digits from the hashes of all atoms, in canonical order. Equal if and only if all parameters are.
 std::string combined_hash(std::span<const std::uint64_t> hashes);
 
 }  // namespace train_gpt

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kArenaAlignment = 128;  // elements: 256 bytes of bf16
 
-// Sizes are rows * columns with rows and columns in terms of C, except for wte, wpe and headw.
+// Sizes are rows * columns, both in units of C, except for wte, wpe and headw.
 struct KindTraits {
   TensorKind kind;
   const char* name;
@@ -107,7 +107,7 @@ std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo
   return holds_padding(tensor.kind) ? vocabulary_shard(config, tensor.shard).columns * config.hidden : tensor.elements;
 }
 
-// In closed form, since it checks headers of files, which may name a million layers and contain none.
+// In closed form, since it checks headers of files, which may claim a million layers and contain none.
 std::int64_t element_count(const ModelConfig& config) {
   const std::int64_t C = config.hidden;
   const std::int64_t over_vocab = config.tied ? 1 : 2;
@@ -201,7 +201,7 @@ void initialise_arena(Device& device, float* values, const ModelConfig& config, 
   const std::vector<TensorInfo> tensors = model_tensors(config);
   for (const ArenaLayout::Entry& entry : layout.entries) {
     const TensorInfo& tensor = tensors[static_cast<std::size_t>(entry.tensor)];
-    const std::int64_t skipped = entry.info.offset - tensor.offset;  // where the entry is a part of it
+    const std::int64_t skipped = entry.info.offset - tensor.offset;  // if the entry is a part of it
     for (std::int64_t begin = 0; begin < entry.info.elements; begin += kPiece) {
       const std::int64_t count = std::min(kPiece, entry.info.elements - begin);
       device.run_on_host((count + kAtomElements - 1) / kAtomElements, [&](std::int64_t part) {

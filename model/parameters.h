@@ -2,9 +2,9 @@
 //
 // Canonical order is that of llm.c's model files (wte wpe ln1w ln1b qkvw qkvb attprojw attprojb ln2w ln2b fcw fcb
 // fcprojw fcprojb lnfw lnfb; untied models add headw (Vp, C) at the end), each stacked over layers. A "tensor" here is
-// one layer's piece, and of wte and headw the rows of one shard of the head, so that it belongs to exactly one unit
-// (wte: and is read by exactly one other). Norms, hashes and optimizer shards cut every tensor into
-// atoms of kAtomElements consecutive elements, and visit tensors in canonical order.
+// one layer's piece or, for wte and headw, the rows of one shard of the head, so that it belongs to exactly one unit
+// (and wte's are read by exactly one other). Norms, hashes and optimizer shards cut every tensor into atoms of
+// kAtomElements consecutive elements, and visit tensors in canonical order.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ enum class TensorKind : std::uint8_t {
 };
 
 struct TensorInfo {
-  std::string name;  // "h3.qkvw", "wpe"; "wte" where the head has one shard, else "wte.0" ..
+  std::string name;  // "h3.qkvw", "wpe"; "wte" if the head has one shard, else "wte.0" ..
   TensorKind kind = TensorKind::wte;
   int unit = 0;  // the unit that owns it; wte: the embedding (a tied head reads it too)
   std::int64_t elements = 0;
@@ -60,7 +60,7 @@ struct Matrices {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
-// The matrices of a tensor that `optimizer` updates as such; q, k and v are three. Count 0: none, AdamW updates it.
+// The matrices of a tensor that `optimizer` updates as matrices; q, k and v are three. Count 0: none, AdamW updates it.
 Matrices optimizer_matrices(const ModelConfig& config, const TensorInfo& tensor, OptimizerKind optimizer);
 
 // All tensors in canonical order.
@@ -75,12 +75,12 @@ std::int64_t elements_before_padding(const ModelConfig& config, const TensorInfo
 std::int64_t element_count(const ModelConfig& config);  // of all tensors, padding rows included
 std::int64_t atom_count(const ModelConfig& config);     // of all tensors
 
-// Where the tensors of a rank's units lie in its arena: one flat range of floats per kind of data (parameters,
-// gradients, first and second moments), the same offsets in each kind; in canonical order, unless they are rearranged
+// The places of a rank's tensors in its arena: one flat range of floats per kind of data (parameters, gradients, first
+// and second moments), the same offsets in each kind; in canonical order, unless they are rearranged
 // (pipeline/plan/sections.h). Matrices that Muon updates lie after all other tensors, since they have no second moment.
-// Tensors start at multiples of 128 elements, so that they are 256-byte aligned in fp32 and in bf16 arenas; shards of
-// one matrix that follow each other do so without a gap. Where a tied model's embedding and a shard of its head are
-// both here, that shard of wte appears once as parameter and twice as gradient (see Entry::head_gradient).
+// Tensors start at multiples of 128 elements, so that they are 256-byte aligned in fp32 and in bf16 arenas; consecutive
+// shards of one matrix lie without a gap. If a tied model's embedding and a shard of its head are both here, that shard
+// of wte appears once as parameter and twice as gradient (see Entry::head_gradient).
 struct ArenaLayout {
   struct Entry {
     int tensor = 0;           // index into model_tensors
@@ -88,9 +88,9 @@ struct ArenaLayout {
     // One rank of a pipeline owns each tensor: norms, hashes and files take it from there. False only for the wte of a
     // tied head whose embedding lives on another rank.
     bool owned = true;
-    TensorInfo info;  // what model_tensors says of it
-    // Tied models: the head's gradient of a shard of wte has a buffer of its own, beyond the others in the gradient
-    // arena, where the embedding lives here too; -1 when there is none.
+    TensorInfo info;  // from model_tensors
+    // Tied models: if the embedding lives here, too, the head's gradient of a shard of wte has a buffer of its own,
+    // after the others in the gradient arena; -1: none.
     std::int64_t head_gradient = -1;
     Matrices matrices;  // count 0: AdamW updates it
   };
@@ -104,17 +104,17 @@ struct ArenaLayout {
   std::int64_t offset_of(int tensor) const;  // -1 if the rank does not hold it
 };
 
-// Elements that a tensor takes in an arena, including those that align the next one.
+// Elements that a tensor takes in an arena, with those that align the next one.
 std::int64_t arena_elements(const TensorInfo& tensor);
 
-// Where shards [first, last) of wte lie in an arena that holds them all: one piece.
+// The range of shards [first, last) of wte in an arena that holds them all.
 struct ElementRange {
   std::int64_t offset = 0;
   std::int64_t elements = 0;
 };
 ElementRange wte_range(const ModelConfig& config, const ArenaLayout& layout, int first, int last);
 
-// `units`: one flag per unit, true where the rank holds it.
+// `units`: one flag per unit, true if the rank holds it.
 ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& units,
                          OptimizerKind optimizer = OptimizerKind::adamw);
 
@@ -122,10 +122,10 @@ ArenaLayout arena_layout(const ModelConfig& config, const std::vector<bool>& uni
 // biases 0, LayerNorm weights 1, padding rows 0. Depends on (seed, tensor) alone, never on p, v, the partition or
 // the machine's math library.
 void initialise(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed);
-// Elements [begin, begin + count) of the same, into out(count).
+// Elements [begin, begin + count) of these values, into out(count).
 void initialise_range(float* out, const ModelConfig& config, const TensorInfo& tensor, std::uint64_t seed,
                       std::int64_t begin, std::int64_t count);
-// All tensors of a rank, in its arena on the device.
+// Initialises all tensors of a rank in its arena on the device.
 void initialise_arena(Device& device, float* values, const ModelConfig& config, const ArenaLayout& layout,
                       std::uint64_t seed);
 

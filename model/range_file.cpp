@@ -47,7 +47,7 @@ std::string temporary_name(const std::string& path) { return path + ".tmp"; }
 
 void create_range_file(const std::string& path, std::int64_t bytes) {
   check_replaceable(path);
-  unlink(path.c_str());  // a file of this name may have other links, which would be written to
+  unlink(path.c_str());  // an existing file may have other links, which would change, too
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (file.get() < 0) fail(path, "create the file");
   if (ftruncate(file.get(), bytes) != 0) fail(path, "make room for " + std::to_string(bytes) + " bytes");

@@ -11,8 +11,8 @@
 
 namespace train_gpt {
 
-// Throws std::invalid_argument if something other than a regular file has this name: a rename would replace it, be it a
-// pipe, a device or a link.
+// Throws std::invalid_argument if something other than a regular file has this name, such as a pipe, a device or a
+// link: a rename would replace it.
 void check_replaceable(const std::string& path);
 
 // The name under which `path` is written before it is published.
@@ -38,8 +38,8 @@ class RangeFile {
   int descriptor_ = -1;
 };
 
-// Renames temporary_name(path) to `path` and syncs the directory, so that the name too survives a power cut. Call it
-// when every rank has synced.
+// Renames temporary_name(path) to `path` and syncs the directory, so that the name also survives a power cut. To be
+// called when every rank has synced.
 void publish(const std::string& path);
 // Returns when the names in a directory are on the disk.
 void sync_directory(const std::string& directory);
@@ -51,7 +51,7 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return mapped_.bytes(); }
-  // For when they have been read: throws std::runtime_error if the file was cut off meanwhile.
+  // To be called after reading: throws std::runtime_error if the file was cut off meanwhile.
   void require_whole() const;
 
  private:

@@ -48,11 +48,11 @@ TensorDtype dtype_of(const std::string& name) {
   return name == "F16" ? TensorDtype::f16 : TensorDtype::other;
 }
 
-// A whole number of a list that a header has.
+// Reads a whole number of a list in a header.
 std::int64_t number_in(const Json& list, std::size_t i, const std::string& path, const std::string& where) {
   const Json& number = list[i];
   if (!number.is_number_unsigned() || number.get<std::uint64_t>() > INT64_MAX) {
-    // Says of a list only that it is one: writing it out takes as much stack as it is deep.
+    // For a list the message names the type alone: writing it out takes stack in proportion to its depth.
     const std::string shown = number.is_structured() ? number.type_name() : number.dump().substr(0, 40);
     refuse(path, where + " has " + shown + " where a number of elements or bytes should be");
   }
@@ -226,7 +226,7 @@ std::int64_t bytes_of(const TensorToWrite& tensor, bool as_bf16) {
   return bytes;
 }
 
-// Tensors [first, last) as one file.
+// Writes tensors [first, last) as one file.
 void write_file(const std::string& path, const std::vector<TensorToWrite>& tensors, std::size_t first, std::size_t last,
                 bool as_bf16, const std::function<std::vector<float>(std::size_t)>& values) {
   Json header = {{"__metadata__", {{"format", "pt"}}}};
@@ -278,7 +278,7 @@ void write_safetensors(const std::string& folder, const std::vector<TensorToWrit
   }
   ends.push_back(tensors.size());
   const std::filesystem::path path = folder;
-  // Readers prefer the one file where both are there.
+  // Readers prefer the single file if both forms exist.
   if (ends.size() == 1) return write_file(path / kOneFile, tensors, 0, tensors.size(), as_bf16, values);
   std::filesystem::remove(path / kOneFile);
   Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};

@@ -1,5 +1,5 @@
 // Files of tensors in the safetensors format: 8 bytes with the size of a JSON header, the header, then the tensors'
-// elements, one tensor after the other without holes.
+// elements, one tensor after the other without gaps.
 //
 //   {"wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, 154389504]}, .., "__metadata__": {..}}
 #pragma once
@@ -33,7 +33,7 @@ struct StoredTensor {
 // The tensors of FOLDER/model.safetensors, or of the shards that FOLDER/model.safetensors.index.json names, mapped.
 class SafetensorsFolder {
  public:
-  // Every header is checked as a whole before any tensor is believed: sizes, element types, overlaps, holes. Throws
+  // Checks every header as a whole before it trusts any tensor: sizes, element types, overlaps, gaps. Throws
   // std::invalid_argument naming file, tensor and what is wrong.
   explicit SafetensorsFolder(const std::string& folder);
 
@@ -50,13 +50,13 @@ class SafetensorsFolder {
 
 bool has_safetensors(const std::string& folder);
 
-// A tensor to be written: its elements are asked for when it is its turn.
+// A tensor to be written; its elements are requested when its turn comes.
 struct TensorToWrite {
   std::string name;
   std::vector<std::int64_t> shape;
 };
 
-// Writes FOLDER/model.safetensors, or shards of at most `shard_bytes` and their index if it does not all fit into one
+// Writes FOLDER/model.safetensors, or shards of at most `shard_bytes` and their index if one does not hold everything
 // (0: no limit). values(i) gives the elements of tensors[i], which become bf16 or stay fp32. Files appear when
 // complete. Throws std::runtime_error.
 void write_safetensors(const std::string& folder, const std::vector<TensorToWrite>& tensors, bool as_bf16,

@@ -15,11 +15,11 @@ struct BoundStage {
   using Unit = std::variant<EmbeddingUnit, AttentionUnit, MlpUnit, HeadUnit>;
   struct Entry {
     Unit unit;
-    void* input = nullptr;  // where the unit before writes this unit's input; null: the stage's own input is read
+    void* input = nullptr;            // written by the unit before; null: this unit reads the stage's input
     void* output_gradient = nullptr;  // where the next unit writes its dx
   };
   std::vector<Entry> entries;     // the shards of the head are one of them
-  std::vector<HeadShard> shards;  // its parts
+  std::vector<HeadShard> shards;  // the parts of that entry
   StageBytes used;
 };
 
@@ -36,8 +36,8 @@ UnitSizes pass_sizes(const StageShape& shape, Precision precision, Pass pass, co
   return sizes;
 }
 
-// Hands the slots out to the units of one stage, in order. Every action of a micro-batch comes with the same slots and
-// finds each tensor at the same place.
+// Hands the slots out to the units of one stage, in order. All actions of a micro-batch have the same slots, and so
+// find each tensor at the same place.
 class Binder {
  public:
   Binder(const StageShape& shape, Precision precision, const StageSlots& slots, const ParameterView& parameters,
@@ -76,8 +76,8 @@ class Binder {
 
   bool recomputes(int k) const { return !shape_.recompute.empty() && shape_.recompute[static_cast<std::size_t>(k)]; }
 
-  // Scratch of layers serves their backward alone.
-  UnitMemory memory(int k, Slot& scratch) {
+  // Layers use their scratch in the backward alone.
+  UnitBuffers memory(int k, Slot& scratch) {
     if (is_alone(pass_)) return {&scratch, &scratch, &unused_, &unused_};
     if (pass_ == Pass::forward && recomputes(k)) return {&scratch, &scratch, &unused_, &unused_};
     if (pass_ == Pass::forward) return {&to_input_, &to_weight_, &unused_, &unused_};
@@ -88,8 +88,8 @@ class Binder {
   // The input of a unit after the first, in a forward.
   bool some_input_is_not_kept() const { return is_alone(pass_) || (pass_ == Pass::forward && shape_.streams_head()); }
 
-  // Where the input of unit k lies: in F..I while a backward will need it, else in the scratch that runs through the
-  // stage (a unit may write its output over its input).
+  // The place of unit k's input: in F..I if a backward will need it, else in scratch shared by the whole stage (a unit
+  // may write its output over its input).
   void* place_input(int k, bool needed_by_backward) {
     if (!is_alone(pass_) && needed_by_backward) return to_input_.take(boundary());
     return k == 0 ? nullptr : stream_;
@@ -135,7 +135,7 @@ class Binder {
   BoundStage::Entry bind_shards(int k, std::vector<HeadShard>& shards, Slot& scratch) {
     BoundStage::Entry entry;
     if (shape_.first_unit <= first_head_unit(shape_.model)) entry.input = place_input(k, !shape_.streams_head());
-    const UnitMemory kept = {&to_input_, &to_weight_, &gradients_, &scratch};
+    const UnitBuffers kept = {&to_input_, &to_weight_, &gradients_, &scratch};
     HeadUnit unit = bind_head(sizes_, shape_, pass_, slots_, parameters_, kept, shards);
     unit.x = entry.input == nullptr ? slots_.input : entry.input;
     entry.unit = unit;

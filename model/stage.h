@@ -1,5 +1,5 @@
-// A stage: a contiguous run of units on one rank, run micro-batch by micro-batch. It owns no memory: the plan gives it
-// a slot per micro-batch for what must live on, with three lifetimes that follow from the split backward:
+// A stage: a contiguous range of units on one rank, run micro-batch by micro-batch. It owns no memory: the plan gives
+// it a slot per micro-batch for what must be kept, with three lifetimes that follow from the split backward:
 //
 //   F..I  what backward_input needs (unit inputs, qkv, log-sum-exp, LayerNorm statistics, pre-activations)
 //   F..W  what only backward_weight needs of the forward (inputs of the linear layers; a unit that recomputes has none)
@@ -21,10 +21,10 @@
 
 namespace train_gpt {
 
-// The activations that a stage with the whole head keeps: streamed computes loss, dx and all of its parameter gradients
-// in F, chunk by chunk (the (N,Vp) scores never exist); stored keeps their exponentials from F to W, or repeats them
-// where StageShape::recompute says so. A stage that holds a part of the head does the latter. Same bits: see
-// unit_head.h.
+// What a stage with the whole head keeps. Streamed: nothing of the scores. It computes loss, dx and all of its
+// parameter gradients in F, chunk by chunk (the (N,Vp) scores never exist). Stored: the scores' exponentials from F to
+// W, or it repeats them if StageShape::recompute says so. A stage that holds only a part of the head always takes the
+// stored form. The bits are the same in both: see unit_head.h.
 enum class HeadForm : std::uint8_t { streamed, stored };
 
 struct StageShape {
@@ -59,7 +59,7 @@ struct MessageBytes {
 };
 // Between units unit-1 and unit of a model that the shape names.
 MessageBytes message_bytes(const StageShape& shape, Precision precision, int unit);
-// For generation, where a forward runs this number of positions.
+// The same for generation, where a forward runs `positions` positions.
 std::int64_t generation_bytes(const StageShape& shape, Precision precision, int unit, std::int64_t positions);
 
 // Bytes of one slot of each lifetime, and of scratch shared by all stages of a rank. All multiples of 256.
@@ -70,25 +70,25 @@ struct StageBytes {
   std::int64_t scratch = 0;            // within one action
   std::int64_t cache = 0;              // from one token of generation to the next
 };
-// `trains`, `validates`: what the stage will run; without training only scratch is needed.
+// `trains`, `validates`: what the stage will run; without training it needs only scratch.
 StageBytes stage_bytes(const StageShape& shape, Precision precision, bool trains = true, bool validates = true);
 
-// Parameters and gradients that an action works with: arena bases of the rank, addressed through the layout. `low` is
-// the activation-precision copy of the parameters (equal to `values` for fp32).
+// Parameters and gradients of an action: arena bases of the rank, addressed through the layout. `low` is the
+// activation-precision copy of the parameters (equal to `values` for fp32).
 struct ParameterView {
   const ArenaLayout* layout = nullptr;
   const float* values = nullptr;
   const void* low = nullptr;
   float* gradients = nullptr;
-  // The first micro-batch of a step (of a group) sets the gradients of the matrices, the others add to them: those need
-  // no zeros (GradientRange::set_by_first).
+  // The first micro-batch of a step (of a group) sets the gradients of the matrices, the others add to them: these
+  // gradients need no zeros (GradientRange::set_by_first).
   bool first_micro_batch = false;
   const ArenaLayout* gradient_layout = nullptr;  // where gradients lie; null: where parameters do
 
   const ArenaLayout& of_gradients() const { return gradient_layout != nullptr ? *gradient_layout : *layout; }
 };
 
-// Where in the gradient arena a stage adds its gradients, and when: a streamed head in F, all others in W.
+// A range of the gradient arena to which a stage adds, and when: a streamed head in F, all others in W.
 struct GradientRange {
   std::int64_t offset = 0;  // elements from the start of the gradient arena
   std::int64_t elements = 0;
@@ -97,7 +97,7 @@ struct GradientRange {
 };
 std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaLayout& layout);
 
-// Pointers of one action. Unused ones may be null. The first four are messages, see boundary.h.
+// The pointers of one action; unused ones may be null. The first four are messages, see boundary.h.
 struct StageSlots {
   const void* input = nullptr;            // from the previous stage; read by F only (F keeps what it needs)
   void* output = nullptr;                 // for the next stage; written by F
@@ -111,16 +111,16 @@ struct StageSlots {
   const std::int32_t* targets = nullptr;  // (B,T), stages with shards of the head, F, I and W; < 0: not a valid target
   float* losses = nullptr;                // (B,T), last stage, written by F
   float dloss = 0;  // gradient of the step's mean loss with respect to one token's, 1 / (valid targets of the step)
-  // Generation: the last stage writes the scores (B,Vp) of one position of each row, at activation precision; nobody
-  // reads targets or writes losses. Columns >= V are padding. A stage that caches runs positions first_position ..
-  // logits_position of row 0 alone, and finds what earlier forwards left of the positions before.
+  // Generation: the last stage writes the scores (B,Vp) of one position of each row, at activation precision; targets
+  // and losses are not used. Columns >= V are padding. A stage that caches runs positions first_position ..
+  // logits_position of row 0 alone; its cache holds the positions before from earlier forwards.
   void* logits = nullptr;
   std::int64_t logits_position = 0;  // 0 .. T-1
   std::int64_t first_position = 0;
   void* cache = nullptr;
 };
 
-// One pass through the units of a stage, which decides where their tensors lie.
+// The kind of pass through the units of a stage, which decides where their tensors lie.
 enum class Pass : std::uint8_t { forward, validation, generation, backward };
 
 struct HeadUnit;    // see unit_head.h
@@ -135,7 +135,7 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // A use other than training runs forwards alone, which write scratch and nothing of the lifetimes F..I and F..W.
+  // Other uses than training run forwards alone, which write scratch and nothing of the lifetimes F..I and F..W.
   void forward(const StageSlots& slots, const ParameterView& parameters, ForwardUse use);
   void backward_input(const StageSlots& slots, const ParameterView& parameters);
   void backward_weight(const StageSlots& slots, const ParameterView& parameters);

@@ -41,7 +41,7 @@ void weight_gradient(Device& device, const Affine& linear, const void* in, const
     device.matmul_backward_weight(linear.dweight, linear.dbias, in, dout, N, C, OC);
 }
 
-NormTensors take_norm_tensors(const UnitSizes& sizes, const UnitMemory& memory) {
+NormTensors take_norm_tensors(const UnitSizes& sizes, const UnitBuffers& memory) {
   NormTensors tensors;
   tensors.mean = memory.for_input->take_floats(sizes.rows());
   tensors.rstd = memory.for_input->take_floats(sizes.rows());

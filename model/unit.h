@@ -4,9 +4,9 @@
 // parameters and input alone: never on the stage it is in, on what is kept and what recomputed, or on the form of the
 // head.
 //
-// Tensors live in slots (see stage.h). Which slot a tensor belongs to is said once, in the bind function of its unit,
-// which takes the tensors from the slots in a fixed order. stage_bytes runs the same functions on empty slots, so that
-// the planned bytes are the used ones.
+// Tensors live in slots (see stage.h). The bind function of a unit alone decides which slot a tensor belongs to: it
+// takes the tensors from the slots in a fixed order. stage_bytes runs the same functions on empty slots, so that the
+// planned bytes are the used ones.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct UnitSizes {
 };
 UnitSizes unit_sizes(const StageShape& shape, Precision precision);
 
-// A slot that hands out consecutive 256-byte aligned pieces. Without memory behind it, it only counts and hands out
-// null pointers.
+// A slot that hands out consecutive 256-byte aligned pieces. Without memory it only counts, and hands out null
+// pointers.
 class Slot {
  public:
   Slot() = default;
@@ -49,9 +49,9 @@ class Slot {
   std::int64_t used_ = 0;
 };
 
-// Which slot serves each group of a unit's tensors. It differs between units that keep their forward and units that
-// repeat it, and between training and validation; the units need not know.
-struct UnitMemory {
+// The slot for each group of a unit's tensors. It differs between units that keep their forward and units that repeat
+// it, and between training and validation; the units need not know.
+struct UnitBuffers {
   Slot* for_input = nullptr;   // what backward_input alone needs of the forward
   Slot* for_weight = nullptr;  // inputs of the linear layers, which backward_weight needs too
   Slot* gradients = nullptr;   // from backward_input to backward_weight
@@ -83,7 +83,7 @@ struct EmbeddingUnit {
   float* dwte = nullptr;
   float* dwpe = nullptr;
   const std::int32_t* tokens = nullptr;  // (B,T)
-  std::int64_t first_position = 0;       // where tokens and wpe are read from; not 0: B is 1
+  std::int64_t first_position = 0;       // of tokens and wpe; not 0: B is 1
   void* dy = nullptr;                    // (N,C) gradient of the output
 };
 
@@ -94,7 +94,7 @@ struct AttentionUnit {
   const void* x = nullptr;  // (N,C)
   void* dy = nullptr;       // (N,C) gradient of the output
   NormTensors norm_tensors;
-  // (N,3C). In generation with a cache: all positions of a row, those before first_position from earlier forwards.
+  // (N,3C). With a cache: all positions of a row, those before first_position from earlier forwards.
   void* qkv_out = nullptr;
   std::int64_t first_position = 0;
   float* lse = nullptr;      // (B,NH,T)
@@ -122,9 +122,9 @@ struct MlpUnit {
 
 EmbeddingUnit bind_embedding(const UnitSizes& sizes, const ModelConfig& model, const ParameterView& parameters);
 AttentionUnit bind_attention(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer,
-                             const ParameterView& parameters, const UnitMemory& memory);
+                             const ParameterView& parameters, const UnitBuffers& memory);
 MlpUnit bind_mlp(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer, const ParameterView& parameters,
-                 const UnitMemory& memory, bool keeps_pre);
+                 const UnitBuffers& memory, bool keeps_pre);
 
 // y (N,C) may be the buffer that holds x.
 void forward(Device& device, const EmbeddingUnit& unit, void* y);
@@ -137,11 +137,11 @@ void backward_weight(Device& device, const EmbeddingUnit& unit);
 void backward_weight(Device& device, const AttentionUnit& unit);
 void backward_weight(Device& device, const MlpUnit& unit);
 
-// ---- shared by the units -----------------------------------------------------------------------------------------
-// Parameters are read at activation precision. Null where the view has none (counting bytes, validation).
+// ---- shared by the units ----------------------------------------------------------------------------------------- A
+// parameter at activation precision. Null if the view has none (counting bytes, validation).
 const void* parameter(const UnitSizes& sizes, const ParameterView& view, int tensor);
 Affine affine(const UnitSizes& sizes, const ParameterView& parameters, int weight, int bias);
-NormTensors take_norm_tensors(const UnitSizes& sizes, const UnitMemory& memory);
+NormTensors take_norm_tensors(const UnitSizes& sizes, const UnitBuffers& memory);
 // dweight and dbias of out(N,OC) = in(N,C) weight^T + bias
 void weight_gradient(Device& device, const Affine& linear, const void* in, const void* dout, std::int64_t N,
                      std::int64_t C, std::int64_t OC);

@@ -19,7 +19,7 @@ void forward_to_attended(Device& device, const AttentionUnit& unit) {
 }  // namespace
 
 AttentionUnit bind_attention(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer,
-                             const ParameterView& parameters, const UnitMemory& memory) {
+                             const ParameterView& parameters, const UnitBuffers& memory) {
   const auto tensor = [&](TensorKind kind) { return tensor_index(model, kind, layer); };
   AttentionUnit unit;
   unit.sizes = sizes;

@@ -1,4 +1,4 @@
-// Embedding: y = wte[token] + wpe[position]. There is nothing to hand back, so backward_input has no work.
+// Embedding: y = wte[token] + wpe[position]. It has no input gradient, so backward_input has no work.
 #include "model/unit.h"
 
 namespace train_gpt {

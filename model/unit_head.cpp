@@ -35,7 +35,7 @@ SoftmaxFold fold_rows(const HeadUnit& unit, Chunk chunk) {
           rows_from(fold.mixture, chunk.begin, unit.sizes.C)};
 }
 
-// E of a chunk. A streamed chunk's is no longer needed when the next chunk comes.
+// E of a chunk. That of a streamed chunk is not needed after the chunk.
 void* kept_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
   if (unit.streamed) return shard.kept;
   return rows_from(shard.kept, chunk.begin, shard.columns.width, unit.sizes);
@@ -45,7 +45,7 @@ float* largest_then_rows(const HeadUnit& unit, const HeadShard& shard, Chunk chu
   return unit.streamed ? shard.largest_then : rows_from(shard.largest_then, chunk.begin, 1);
 }
 
-// Where E and Y of a chunk go; in fp32 that is the same place.
+// The buffer for E of a chunk; in fp32 it is that of Y.
 void* exponentials_of(const HeadUnit& unit, const HeadShard& shard, Chunk chunk) {
   return shard.kept == nullptr ? unit.exponentials : kept_rows(unit, shard, chunk);
 }
@@ -97,7 +97,7 @@ void add_weight_gradient(Device& device, const HeadUnit& unit, const HeadShard& 
   weight_gradient(device, classifier, normed_rows(unit, chunk), exponentials, chunk.rows, s.C, shard.columns.width);
 }
 
-// Takes over the state of the previous stage, to go on folding. Only F calls this.
+// Copies the state of the previous stage, to go on folding. Only F calls this.
 void take_over(Device& device, const HeadUnit& unit) {
   const HeadState& from = unit.before;
   const UnitSizes& s = unit.sizes;
@@ -116,7 +116,7 @@ void begin_fold(Device& device, const HeadUnit& unit) {
     take_over(device, unit);
 }
 
-// `from` (B,count) to the columns of the logits that begin at `column`.
+// Copies `from` (B,count) to the logits' columns from `column` on.
 void copy_columns(Device& device, const HeadUnit& unit, std::int64_t column, void* from, std::int64_t count) {
   const UnitSizes& s = unit.sizes;
   for (std::int64_t b = 0; b < s.B; ++b)
@@ -124,7 +124,7 @@ void copy_columns(Device& device, const HeadUnit& unit, std::int64_t column, voi
                 rows_from(from, b, count, s), count * s.element);
 }
 
-// dX through LayerNorm.
+// Takes dX through LayerNorm.
 void leave_head(Device& device, const HeadUnit& unit, void* dx) {
   if (unit.rounded_gradient != unit.gradient)
     device.from_float(unit.rounded_gradient, unit.gradient, unit.sizes.rows() * unit.sizes.C);

@@ -1,5 +1,5 @@
 // Head: final LayerNorm, scores, softmax cross-entropy, as a chain of K shards along the vocabulary that follow each
-// other like layers, so that the head may be cut wherever the layers may.
+// other like layers, so that the head can be cut as the layers can.
 //
 // With X (N,C) the output of the LayerNorm, Y = X W^T the scores and dloss the gradient of one row's loss,
 //
@@ -56,15 +56,15 @@ struct HeadUnit {
   Affine norm;              // of shard 0, as the next two
   const void* x = nullptr;  // (N,C)
   NormTensors norm_tensors;
-  HeadState before;              // from the stage before, where that has the shards before these
-  HeadState state;               // what the fold of this stage works on
+  HeadState before;              // from the stage before, if that has the shards before these
+  HeadState state;               // of this stage's fold
   float* scores = nullptr;       // Y (chunk, widest shard)
-  void* exponentials = nullptr;  // E of a chunk that is not kept; in fp32 the scores' buffer
+  void* exponentials = nullptr;  // E of a chunk if it is not kept; in fp32 the scores' buffer
 
   void* next_normed = nullptr;  // X once more, in the message that F sends on; null with shard K-1
 
-  // I: dX, m and s as they arrive from the next stage (with shard K-1 dX alone, F's own) and as they are handed to the
-  // stage before (null with shard 0).
+  // For I: dX, m and s as they arrive from the next stage (with shard K-1: dX alone, from F) and as they are sent to
+  // the stage before (null with shard 0).
   SoftmaxFold from_next, to_previous;
   float* gradient = nullptr;         // dX (N,C) on its way through this stage
   void* rounded_gradient = nullptr;  // dX (N,C) at activation precision for LayerNorm; in fp32 the same buffer
@@ -77,14 +77,14 @@ struct HeadUnit {
   float dloss = 0;
 };
 
-// The shards of a stage, from its unit `first_unit` on, for one action; fills `shards`, which the unit points into.
-// dX and what W needs lie at the same places in F, I and W of a micro-batch.
+// Binds the shards of a stage, from its unit `first_unit` on, for one action; fills `shards`, into which the unit
+// points. dX and all that W needs lie at the same places in F, I and W of a micro-batch.
 HeadUnit bind_head(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
-                   const ParameterView& parameters, const UnitMemory& memory, std::vector<HeadShard>& shards);
+                   const ParameterView& parameters, const UnitBuffers& memory, std::vector<HeadShard>& shards);
 
-// Rows of one chunk. For a cpu 32 MiB of fp32 scores over the whole vocabulary, or a sixteenth of the rows where that
-// is more. For a GPU 24 MiB of fp32 scores over one shard, which its L2 (40 MiB or more) holds with their exponentials,
-// or a quarter of the rows where that is more: the gradient of the weights is added to four times at most.
+// Rows of one chunk. For a cpu 32 MiB of fp32 scores over the whole vocabulary, or a sixteenth of the rows if that is
+// more. For a GPU 24 MiB of fp32 scores over one shard, which fit its L2 (40 MiB or more) with their exponentials, or a
+// quarter of the rows if that is more, so that the gradient of the weights is added to four times at most.
 std::int64_t head_chunk_rows(HeadChunks chunks, std::int64_t rows, std::int64_t Vp, std::int64_t shard_width);
 
 // F with and without gradient.
@@ -92,7 +92,7 @@ void head_forward(Device& device, const HeadUnit& unit);
 void head_validate(Device& device, const HeadUnit& unit);
 // Scores of one position of each row into state.logits.
 void head_logits(Device& device, const HeadUnit& unit, std::int64_t position);
-// I. dx (N,C) with shard 0; else unused, dX goes on in a message.
+// I. dx (N,C) with shard 0; else unused, since dX goes on in a message.
 void backward_input(Device& device, const HeadUnit& unit, void* dx);
 void backward_weight(Device& device, const HeadUnit& unit);
 

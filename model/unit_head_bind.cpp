@@ -18,7 +18,7 @@ constexpr std::int64_t kFloat = sizeof(float);
 class HeadBinder {
  public:
   HeadBinder(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
-             const ParameterView& parameters, const UnitMemory& memory, std::vector<HeadShard>& shards)
+             const ParameterView& parameters, const UnitBuffers& memory, std::vector<HeadShard>& shards)
       : sizes_(sizes),
         shape_(shape),
         pass_(pass),
@@ -184,7 +184,7 @@ class HeadBinder {
     if (half()) take_scores();
   }
 
-  // dX, and the m and s of all shards, which W reads: they are F's own with shard K-1, else they come with dX.
+  // dX, and the m and s of all shards, which W reads: with shard K-1 they are those of F, else they come with dX.
   void bind_gradient() {
     SoftmaxFold& fold = unit_.state.fold;
     if (unit_.last) {
@@ -218,7 +218,7 @@ class HeadBinder {
   Pass pass_;
   const StageSlots& slots_;
   const ParameterView& parameters_;
-  const UnitMemory& memory_;
+  const UnitBuffers& memory_;
   std::vector<HeadShard>& shards_;
   int head_;
   int first_unit_;
@@ -229,7 +229,7 @@ class HeadBinder {
 }  // namespace
 
 HeadUnit bind_head(const UnitSizes& sizes, const StageShape& shape, Pass pass, const StageSlots& slots,
-                   const ParameterView& parameters, const UnitMemory& memory, std::vector<HeadShard>& shards) {
+                   const ParameterView& parameters, const UnitBuffers& memory, std::vector<HeadShard>& shards) {
   return HeadBinder(sizes, shape, pass, slots, parameters, memory, shards)();
 }
 

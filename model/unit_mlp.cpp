@@ -14,7 +14,7 @@ void forward_to_gelu(Device& device, const MlpUnit& unit) {
 }  // namespace
 
 MlpUnit bind_mlp(const UnitSizes& sizes, const ModelConfig& model, std::int64_t layer, const ParameterView& parameters,
-                 const UnitMemory& memory, bool keeps_pre) {
+                 const UnitBuffers& memory, bool keeps_pre) {
   const auto tensor = [&](TensorKind kind) { return tensor_index(model, kind, layer); };
   MlpUnit unit;
   unit.sizes = sizes;

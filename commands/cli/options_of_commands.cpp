@@ -37,8 +37,7 @@ std::vector<OptionSpec> output_options() {
           {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
            [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
           {"html", "FILE", nullptr, kSimulate,
-           "write a page of one schedule that steps through time and shows what waits for what and the memory of every "
-           "rank",
+           "write a page of one schedule: steps through time, what waits for what, and the memory of every rank",
            [](Options& o, const Value& v) { o.simulate.html = v.text(); }},
           {"pareto", nullptr, nullptr, kSimulate,
            "with --schedule auto: makespan against memory, of named schedules and the search; --svg FILE draws it",

@@ -35,7 +35,7 @@ double ActionDelays::next() {
 
 namespace {
 
-// Naps of this thread end when they are asked to, and not up to 50 us later, which lets Linux wake several at once.
+// Lets naps of this thread end on time, and not up to 50 us later, which lets Linux wake several threads at once.
 void wake_on_time() {
   thread_local const int status = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   (void)status;  // without it naps are as they were
@@ -47,8 +47,8 @@ void spend(double ms, const std::function<void()>& progress) {
   using Clock = std::chrono::steady_clock;
   wake_on_time();
   // A large message takes several turns of sender and receiver, which sleep in between. A nap ends up to 30 us late:
-  // the last stretch is waited out awake, and no longer than that, since ranks that outnumber cores, whose actions end
-  // at one time, keep each other from ending.
+  // the last part is spent spinning, but no more than that, since more ranks than cores whose actions end at one time
+  // would keep each other from ending.
   constexpr std::chrono::microseconds kSlice{150}, kAwake{40};
   constexpr int kCallsPerSlice = 4;
   const auto end =

@@ -21,7 +21,7 @@ std::string previous_name(int age);
 struct Saving {
   std::string folder;
   bool moments = true;  // optimizer.bin, too
-  int previous = 0;     // previous.bin, too: so many versions of the parameters
+  int previous = 0;     // previous.bin, too: how many older versions of the parameters
   bool update = false;  // update.bin, too
   // For rank 0, when the files are on the disk: writes into `partial` what seals them, such as a manifest.
   std::function<void(const std::string& partial, const std::vector<CheckpointManifest::File>& files)> seal;

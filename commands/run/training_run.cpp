@@ -305,8 +305,7 @@ int train(TrainingRun& run) try {
       take(step, run.trainer->step(step, batch, goes_ahead ? &next : nullptr));
     }
     run.state->set_stepping(false);
-    // An optimistic step may have begun the next one, and a step that keeps the pipe full has: the next one is then the
-    // last.
+    // An optimistic step may have begun the next one; one that keeps the pipe full has. The next one is then the last.
     const bool ends = last || (!verdict.stop.empty() && !goes_ahead);
     if (run.computes() && (saves || ends || (verdict.checkpoint && !goes_ahead))) {
       save_checkpoint(run, step + 1, loss, /*goes_on=*/!ends);

@@ -28,7 +28,7 @@ struct Axis {
   Axis(double smallest, double largest, int most_ticks, double least_tick = 0) : low(smallest), high(largest) {
     if (high <= low) {
       const double room = least_tick > 0 ? least_tick : low == 0 ? 1 : std::abs(low) * 0.1;
-      low = low < 0 ? low - room : std::max(low - room, 0.0);  // there is no step -1
+      low = low < 0 ? low - room : std::max(low - room, 0.0);  // a step is not negative
       high += room;
     }
     const double power = std::pow(10.0, std::floor(std::log10((high - low) / most_ticks)));
@@ -78,7 +78,7 @@ struct LegendEntry {
   double y = 0;
 };
 
-// Lines of entries above the plot; returns where the plot begins.
+// Places lines of entries above the plot; returns the y at which the plot begins.
 double place_legend(std::vector<LegendEntry>& entries, double svg_width) {
   constexpr double kBox = 40, kLetter = 6.6, kLine = 18;
   double x = kLeft, y = 8;
@@ -156,7 +156,7 @@ void draw_axes(std::string& out, const Axis& x, const Axis& y, const CurveAxes& 
 }
 
 void draw_curve(std::string& out, const Curve& curve, const Axis& x, const Axis& y, double width) {
-  constexpr std::size_t kFew = 30;  // a line through them alone would be short, or none at all
+  constexpr std::size_t kFew = 30;  // a line alone would be short, or missing
   const Points points = thinned(finite(curve.points), x, width);
   const bool marked = curve.dots || points.size() <= kFew;
   print(out, "<polyline fill='none' stroke='%s' stroke-width='1.5' points='", curve.color.c_str());

@@ -11,11 +11,11 @@ struct Curve {
   std::string name;
   std::string color;                              // as in SVG
   std::vector<std::pair<double, double>> points;  // x, y; in order of x
-  bool dots = false;                              // every point is marked; so it is where there are few
+  bool dots = false;                              // marks every point, as always where there are few
 };
 
-// Curves over one x axis of whole numbers, with a legend. Of many points in one pixel column the lowest and the highest
-// are drawn. Points that are not finite are left out; without any, the chart says so.
+// Curves over one x axis of whole numbers, with a legend. In a pixel column with many points only the lowest and the
+// highest are drawn. Points that are not finite are left out; if none is left, the chart says so.
 //
 // A page colours the parts of a chart by their classes: paper, grid, axis, and text.
 struct CurveAxes {
@@ -39,7 +39,7 @@ struct StackedBars {
   std::string unit;                         // "ms"
 };
 
-// One bar per row; negative parts stand to the left of zero. Every part carries its value as a tooltip.
+// One bar per row; negative parts lie left of zero. The tooltip of a part shows its value.
 std::string draw_stacked_bars(const StackedBars& bars);
 
 }  // namespace train_gpt

@@ -13,7 +13,7 @@ struct BarColor {
 // `letter` as in TimelineBar. Neighbouring micro-batches get hues far apart; micro_batch < 0 is grey.
 BarColor bar_color(char letter, int micro_batch);
 
-// Mark of the chunk-th virtual stage of a rank, chunk > 0.
+// The colour that marks the chunk-th virtual stage of a rank, chunk > 0.
 std::string chunk_color(int chunk, int chunks);
 
 }  // namespace train_gpt

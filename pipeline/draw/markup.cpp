@@ -19,7 +19,7 @@ bool is_control(std::string_view character) {
 // U+FFFE and U+FFFF, which XML excludes.
 bool is_noncharacter(std::string_view character) { return character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF"; }
 
-// Calls `keep` for each whole character and `other` for each byte of none.
+// Calls `keep` for each whole character and `other` for each byte that belongs to none.
 template <typename Keep, typename Other>
 void for_each_character(std::string_view text, const Keep& keep, const Other& other) {
   while (!text.empty()) {

@@ -1,4 +1,4 @@
-// When messages are under way, from the ends of the actions that send them and what their hops take.
+// Computes when messages are under way, from the ends of the actions that send them and the times of their hops.
 #include <algorithm>
 #include <stdexcept>
 

@@ -37,7 +37,7 @@ constexpr const char* kBody = R"(
 'use strict';
 )";
 
-// The schedule stands between the two.
+// The schedule's data come between the two.
 constexpr const char* kScript = R"(, NS = 'http://www.w3.org/2000/svg', left = 64, row = 24, width = 1100;
 const scale = width / d.makespan, x = t => left + t * scale;
 const make = (name, attributes, parent, text) => {
@@ -151,7 +151,7 @@ std::string number(double value) {
   return text;
 }
 
-// The schedule as JavaScript reads it: numbers and fixed words alone.
+// The schedule as JavaScript data: only numbers and fixed words.
 std::string data_of(const Schedule& schedule, const Simulation& simulation, double weight_memory) {
   double first = simulation.first_start.empty() ? 0.0 : simulation.first_start.front();
   for (const double start : simulation.first_start) first = std::min(first, start);

@@ -9,10 +9,10 @@
 
 namespace train_gpt {
 
-// A page of more actions is slow to look at.
+// A page with more actions is slow in a browser.
 inline constexpr std::size_t kMostActionsOnPage = 20'000;
 
-// `simulation` has its intervals. weight_memory: as in SimulateOptions.
+// `simulation` must have its intervals. weight_memory: as in SimulateOptions.
 std::string schedule_page(const Schedule& schedule, const Simulation& simulation, double weight_memory);
 
 }  // namespace train_gpt

@@ -1,4 +1,4 @@
-// The SVG timeline. One panel per timeline, all on one time axis; every bar carries its story as a tooltip.
+// The SVG timeline. One panel per timeline, all on one time axis; the tooltip of a bar describes its action.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -96,7 +96,7 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
   const double height = shares_row ? layout.row_height / 2.0 : layout.row_height;
   const double top = row_top + (bar.lane == TimelineBar::Lane::lower ? height : 0.0);
   const double left = layout.x(bar.start), width = layout.x(bar.end) - left;
-  const double drawn = std::max(width - std::min(0.6, 0.1 * width), 0.05);  // a hairline between neighbours
+  const double drawn = std::max(width - std::min(0.6, 0.1 * width), 0.05);  // leaves a hairline between neighbours
   const BarColor color = bar_color(bar.letter, bar.micro_batch);
   const std::string name = bar.micro_batch < 0
                                ? std::string(1, bar.letter)
@@ -142,7 +142,7 @@ double draw_panel(std::string& out, const Timeline& timeline, const Layout& layo
   out += escaped_markup(timeline.title) + "</text>\n";
   print(out, "<text class='note' x='%.1f' y='%.1f'>", kLeft, top + 30.0);
   out += escaped_markup(timeline.note) + "</text>\n";
-  double end = 0.0;  // of the last action: what follows the flush stands after it
+  double end = 0.0;  // of the last action; R, norm and U may come later
   for (const std::vector<TimelineBar>& row : timeline.rows) {
     for (const TimelineBar& bar : row) end = bar.micro_batch < 0 ? end : std::max(end, bar.end);
   }
@@ -192,7 +192,7 @@ void draw_axis(std::string& out, const Layout& layout, double top) {
 struct Swatch {
   std::string text;
   std::string rects;  // 14 pixels high, at the origin
-  int hues = 0;       // if it shows colours of micro-batches: how many
+  int hues = 0;       // how many colours of micro-batches it shows; 0: none
 };
 
 std::string box(const std::string& fill) { return "<rect width='26' height='14' fill='" + fill + "'/>"; }
@@ -276,7 +276,7 @@ double draw_legend(std::string& out, const std::vector<Timeline>& timelines, con
   return y + kLineHeight;
 }
 
-// Every rule names the class, since in a page a picture's style counts for the whole of it.
+// Every rule names the class, since a picture's style applies to the whole page that contains it.
 constexpr const char* kStyle =
     "<style>.timeline text{font:10px system-ui,sans-serif;text-anchor:middle}.timeline .title{font-size:14px;"
     "font-weight:600;text-anchor:start}.timeline .note{font-size:11px;fill:#555;text-anchor:start}.timeline "

@@ -1,4 +1,4 @@
-// Tables of what simulations found.
+// Tables of simulations' results.
 #include "pipeline/draw/table.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ double largest(const std::vector<double>& values) {
   return values.empty() ? 0.0 : *std::max_element(values.begin(), values.end());
 }
 
-// Fewest receive slots with which no channel slows a sender down; a channel has at least two. "-": not looked at.
+// Fewest receive slots with which no channel slows a sender down; a channel has at least two. "-": not simulated.
 std::string slots(const Simulation& simulation) {
   if (simulation.channels.empty() && simulation.messages > 0) return "-";
   int result = 2;

@@ -11,7 +11,7 @@ namespace train_gpt {
 // rows[0] is the header. The first column is flush left, the others flush right. Every line ends in a newline.
 std::string draw_table(const std::vector<std::vector<std::string>>& rows);
 
-// "%.*g" with as many digits.
+// "%.*g" with `digits` digits.
 std::string with_digits(double value, int digits);
 std::string percent(double fraction);  // 0.2727 -> "27.27%"
 
@@ -21,8 +21,8 @@ struct ComparedSchedule {
   const Simulation* simulation = nullptr;
 };
 
-// One line per schedule: time, both bubbles, lower bound, memory, messages, slots. The best one is marked with *: the
-// smallest makespan, or the smallest span.
+// One line per schedule: time, both bubbles, lower bound, memory, messages, slots. A * marks the best one: the smallest
+// makespan, or the smallest span.
 std::string compare_table(const std::vector<ComparedSchedule>& schedules, bool by_span);
 
 // One line per rank, and one per channel if the simulation kept them. The middle of more than `most_rows` is left out.

@@ -81,7 +81,7 @@ Scale choose_scale(const Timeline& timeline, int columns) {
   if (shortest == 0.0) return {1.0, place, false};
 
   Scale scale{0.0, place, false};
-  // A rare sliver must not blow the picture up: its label may be cut.
+  // A rare very short action must not blow up the picture: its label may be cut.
   constexpr double kSliver = 0.2;
   const double fitting = std::max(shortest, kSliver * longest);
   scale.cuts_labels = fitting > shortest;
@@ -125,7 +125,7 @@ std::string draw_row(const Timeline& timeline, const std::vector<TimelineBar>& r
   return line;
 }
 
-// Where a score that starts a new line at `begin` may break: at most `columns` further, between two labels if it can.
+// The column at which a line that starts at `begin` breaks: at most `columns` further, between two labels if possible.
 std::size_t fold_after(const std::vector<std::string>& lines, std::size_t begin, std::size_t columns) {
   const auto splits_label = [](const std::string& line, std::size_t at) {
     const auto in_label = [](char c) { return c != ' ' && c != '.' && c != '-'; };
@@ -138,7 +138,7 @@ std::size_t fold_after(const std::vector<std::string>& lines, std::size_t begin,
   return latest;
 }
 
-// The rows that are shown when there are too many: the first and the last ones.
+// The rows to show when there are too many: the first and the last ones.
 struct ShownRows {
   int total, above, below;
 

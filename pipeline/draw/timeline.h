@@ -1,4 +1,4 @@
-// Pictures of who does what when: of a simulated step, of a measured one, of several under each other on one time axis.
+// Pictures of the actions of ranks over time: of a simulated step, a measured one, or several on one time axis.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace train_gpt {
 struct Schedule;
 
 struct TimelineBar {
-  // A pair that runs as one shares its row: one part above the other.
+  // The two parts of a pair that runs as one share the row's height.
   enum class Lane : std::uint8_t { whole, upper, lower };
 
   double start = 0.0;  // milliseconds
@@ -19,8 +19,8 @@ struct TimelineBar {
   char letter = 'F';  // F, B, I, W; other work: R (reduction), U (update)
   Lane lane = Lane::whole;
   int stage = 0;         // virtual stage
-  int micro_batch = -1;  // -1: belongs to none
-  int version = -1;      // of the parameters that it works with: how many updates made them; -1: not drawn
+  int micro_batch = -1;  // -1: none
+  int version = -1;      // of its parameters: the number of updates before; -1: not drawn
 };
 
 // A message on its way from a rank to another one.
@@ -37,26 +37,26 @@ struct Timeline {
   std::string title;
   std::string note;                            // one more line: figures
   int chunks = 1;                              // virtual stages of a row; if more than one, bars name their stage
-  std::string chunk_name = "chunk";            // what tells them apart; "copy" if bidirectional
+  std::string chunk_name = "chunk";            // the name of a row's stages; "copy" if bidirectional
   std::vector<int> chunk_of_stage;             // [virtual stage]: its position among its rank's stages
   std::vector<std::vector<TimelineBar>> rows;  // [rank], in order of start
-  // [rank]: what it sends, in order. Empty: no lanes for messages are drawn.
+  // [rank]: the messages that it sends, in order. Empty: no lanes for messages are drawn.
   std::vector<std::vector<TimelineMessage>> messages;
 };
 
-// Needs the intervals of the simulation.
+// The simulation must have its intervals.
 Timeline timeline(const Schedule& schedule, const Simulation& simulation);
 
-// Fills in the messages that cross ranks and take time; none do where no hop of `costs` takes any.
+// Adds the messages between ranks that take time by the hops of `costs`, if any do.
 void add_messages(Timeline& timeline, const Schedule& schedule, const Simulation& simulation, const StageCosts& costs);
 
-// Of a schedule without a flush, of which timeline() drew all steps from fill to drain: names the versions.
+// Names the versions of parameters, for a schedule without a flush whose steps timeline() drew from fill to drain.
 void add_versions(Timeline& timeline, const Schedule& schedule);
 
 // As in textbooks, one row per rank: `F0 F1 .  .  B0---`, with the virtual stage in front (`5F0`) where a rank has
-// several. Every action is as long as it takes; a dot is idle time. A picture wider than `columns` is folded like a
-// score; one that would fold more than kMostFolds times is scaled down, and labels that no longer fit are cut; of more
-// than `most_rows` rows the middle ones are left out. A note says what was done.
+// several. Every action is as wide as it is long; a dot is idle time. A picture wider than `columns` is folded like a
+// score; one that would fold more than kMostFolds times is scaled down, and labels that no longer fit are cut; beyond
+// `most_rows` rows the middle ones are left out. A note says which of these happened.
 inline constexpr int kMostFolds = 6;
 struct TextOptions {
   int columns = 120;

@@ -97,7 +97,7 @@ IdleTime explain_idle(const Schedule& schedule, const Simulation& measured) {
   check_shape(schedule, measured);
   const ActionDurations durations = measured_durations(measured);
   const StageMeans of_stage = means(schedule, durations);
-  std::array<Mean, 4> of_operation;  // over stages: one that runs an operation more often than others counts no more
+  std::array<Mean, 4> of_operation;  // over stages, which count alike however often they run it
   for (std::size_t op = 0; op < of_stage.size(); ++op) {
     for (const Mean& mean : of_stage[op]) {
       if (mean.count > 0) of_operation[op].add(mean.value());

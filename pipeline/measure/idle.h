@@ -33,11 +33,11 @@ struct IdleTime {
   std::vector<IdleParts> ranks;
   IdleParts all;                     // summed over ranks
   double available = 0;              // ranks * measured makespan: all.sum() / available is the bubble
-  std::array<double, 4> makespan{};  // of the four steps above, milliseconds
+  std::array<double, 4> makespan{};  // of the four stages above, milliseconds
 };
 
-// `measured` has makespan, busy times and the intervals of all actions. Throws std::invalid_argument if they are not
-// those of the schedule's lists.
+// `measured` has makespan, busy times and the intervals of all actions. Throws std::invalid_argument if these are not
+// of the schedule's lists.
 IdleTime explain_idle(const Schedule& schedule, const Simulation& measured);
 
 // The mean duration of each operation of each virtual stage, [Op][virtual stage]; 0 where there is none.

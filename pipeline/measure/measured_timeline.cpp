@@ -111,7 +111,7 @@ Timeline measured_timeline(const Schedule& schedule, const MeasuredStep& step, c
   const double zero = step.first_start();
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
     for (const MeasuredLowered& it : step.ranks[r].lowered) {
-      // Parameters may have been gathered before the first action began.
+      // A gathering of parameters may have ended before the first action.
       if (it.end >= zero)
         result.rows[r].push_back({.start = std::max(it.begin - zero, 0.0), .end = it.end - zero, .letter = it.letter});
     }

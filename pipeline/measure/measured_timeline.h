@@ -1,4 +1,4 @@
-// Measured steps of all ranks, brought together on rank 0, and the pictures made from them.
+// Measured steps of all ranks, gathered on rank 0, and the pictures made from them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace train_gpt {
 
-// One action as it was measured, in milliseconds on the clock of the host.
+// The measured times of one action, in milliseconds on the clock of the host.
 struct MeasuredAction {
   double wait_begin = 0;
   double begin = 0;
@@ -43,11 +43,11 @@ struct MeasuredStep {
 // pipeline.
 std::vector<MeasuredStep> gather_steps(const Groups& groups, const Plan& plan, const StepRecords& records);
 
-// The step whose makespan is the median: a step as they usually are, disturbances left out. `steps` is not empty.
+// The step whose makespan is the median: a usual step, without disturbances. `steps` is not empty.
 const MeasuredStep& median_step(const std::vector<MeasuredStep>& steps);
 
 // A measured step in the form of a simulated one: intervals from the first action's start, busy times, makespan,
-// bubbles; memory and messages as `predicted` has them. Pictures and tables then need no second kind of input.
+// bubbles; memory and messages are those of `predicted`. So pictures and tables need no second kind of input.
 Simulation as_simulation(const MeasuredStep& step, const Simulation& predicted);
 
 // Its picture: the actions, and R and U after them.

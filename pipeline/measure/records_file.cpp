@@ -101,7 +101,7 @@ Records read_records(const std::string& path) {
   Records records;
   records.header.assign(reader.take(header_bytes), header_bytes);
   const auto slot_bytes = static_cast<std::size_t>(slot_bytes_of(numbers));
-  while (reader.left() >= slot_bytes) {  // what follows was being written
+  while (reader.left() >= slot_bytes) {  // the rest was being written
     StepRecord record;
     record.step = reader.value<std::int64_t>();
     record.ms = reader.value<double>();

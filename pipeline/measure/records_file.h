@@ -1,6 +1,6 @@
-// records.bin: what every step of a run took on every rank, in a few bytes per action, for questions that come up later
-// (`train_gpt whatif`). The file has its full size from the start of the run on; when it is full the oldest step makes
-// room.
+// records.bin: the times of every step of a run on every rank, in a few bytes per action, for later questions
+// (`train_gpt whatif`). The file has its full size from the start of the run; when it is full, new steps replace the
+// oldest.
 //
 //   "tgptrec1", u64 bytes of the header, u64 ranks, u64 numbers of each rank, the header (text), then slots of equal
 //   size: i64 step (-1: none yet), f64 ms of the whole step; for each rank f64 ms on the clock of rank 0, and its
@@ -26,7 +26,7 @@ struct StepRecord {
 
 class RecordsWriter {
  public:
-  // numbers: of each rank in every step. Keeps as many steps as fit into so many bytes, at least one. Throws
+  // numbers: how many each rank has per step. Keeps as many steps as fit into `bytes`, at least one. Throws
   // std::runtime_error naming the file.
   RecordsWriter(const std::string& path, const std::string& header, const std::vector<std::int64_t>& numbers,
                 std::int64_t most_bytes);

@@ -1,4 +1,4 @@
-// A measured step beside its prediction: what every rank did with its time, and why it was idle.
+// A measured step beside its prediction: how every rank spent its time, and why it was idle.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct RankAnalysis {
   double waiting = 0;     // for messages and send slots, from the pipeline's first action on
   double idle = 0;        // makespan - busy: waiting, and the time before and after the rank's own list
   IdleParts parts;        // of idle; they sum to it
-  double reduction = 0;   // R: while reductions kept this rank from anything else
+  double reduction = 0;   // R: when this rank did nothing but a reduction
   double update = 0;      // U: clipping and the optimizer
   double post_flush = 0;  // from the pipeline's last action to the end of this rank's update: R, norm and U
 };

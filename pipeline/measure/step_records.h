@@ -1,4 +1,4 @@
-// The last steps of this rank as they were measured: bounded, allocated before the first step.
+// Measurements of this rank's last steps: a bounded number, allocated before the first step.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class StepRecords {
   // Room for `steps` steps of `actions` actions and `lowered` R and U.
   StepRecords(std::size_t actions, std::size_t lowered, std::size_t steps);
 
-  // Copies what the trainer's last step took, on the clock of rank 0; the oldest step makes room.
+  // Copies the times of the trainer's last step, on the clock of rank 0, over the oldest step's.
   void keep(std::int64_t step, Device& device, const Trainer& trainer);
 
   // One record after the other, in no particular order; each is the step's number, then three times per action (wait
@@ -28,7 +28,7 @@ class StepRecords {
  private:
   std::size_t record_size_;
   std::vector<double> numbers_;
-  std::size_t kept_ = 0;  // ever
+  std::size_t kept_ = 0;  // in all
 };
 
 }  // namespace train_gpt

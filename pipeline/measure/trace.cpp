@@ -37,7 +37,7 @@ class Writer {
   void close() { out_ << "\n]}\n"; }
 
   void event(const Json& json) {
-    // The schedule may come from a file called anything: what is not UTF-8 is replaced.
+    // The name of a schedule file may hold bytes that are not UTF-8: they are replaced.
     out_ << (first_ ? "\n" : ",\n") << json.dump(-1, ' ', false, Json::error_handler_t::replace);
     first_ = false;
   }
@@ -101,7 +101,7 @@ void write_rank(Writer& writer, const std::vector<Action>& list, const MeasuredR
   }
   for (const MeasuredLowered& it : measured.lowered) {
     if (it.letter == 'U') {
-      // Without a flush the norm comes together beside actions of the next step.
+      // Without a flush the norm is summed beside actions of the next step.
       writer.slice("norm", "post_flush", rank, flushes ? kActions : kReductions, it.issued, it.begin, {{"step", step}});
       writer.slice("U", "post_flush", rank, kActions, it.begin, it.end, {{"step", step}});
     } else {
@@ -113,7 +113,7 @@ void write_rank(Writer& writer, const std::vector<Action>& list, const MeasuredR
 // The k-th consumer of a channel takes what its k-th producer made.
 void write_flows(Writer& writer, const Schedule& schedule, const MeasuredStep& step, std::int64_t& id) {
   const ChannelTable table(schedule.placement);
-  std::vector<std::deque<std::int64_t>> sent(table.channels().size());  // ids of messages that nobody took yet
+  std::vector<std::deque<std::int64_t>> sent(table.channels().size());  // ids of messages not taken yet
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     for (std::size_t i = 0; i < schedule.actions(rank).size(); ++i) {
       const int channel = table.messages(schedule.actions(rank)[i]).produces;

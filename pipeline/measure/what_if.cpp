@@ -18,7 +18,7 @@ Passes times(const Passes& passes, const Passes& factors) {
   return {passes[0] * factors[0], passes[1] * factors[1], passes[2] * factors[2]};
 }
 
-// The cells [stage][micro-batch] of what an action of a rank hands on.
+// The position of the action that produced each output [stage][micro-batch].
 struct Producers {
   explicit Producers(const Schedule& schedule) : micro_batches(schedule.micro_batches) {
     for (auto& table : place) table.assign(schedule.placement.stages.size() * micro_batches, {-1, 0});
@@ -31,7 +31,7 @@ struct Producers {
       }
     }
   }
-  // Who produced what the action takes from another rank; rank -1: nobody.
+  // The producer of the action's input if that comes from another rank; else rank -1.
   ActionPosition of(const Schedule& schedule, const Action& action) const {
     if (action.op == Op::backward_weight) return {-1, 0};
     const Placement::VirtualStage& stage = schedule.placement.stages[action.stage];
@@ -80,8 +80,8 @@ Passes WhatIf::planned_of(const Action& action) const {
   return passes;
 }
 
-// A message took what lies between the end of the action that sent it and the start of the one that was waiting for it;
-// the usual one of a link is what its stages are charged.
+// The time of a message is that from the end of the action that sent it to the start of the one that was waiting for
+// it; the median of a link is the cost of its stages' hops.
 void WhatIf::measure_links() {
   const Schedule& schedule = recorded_.schedule;
   links_ = recorded_.planned;
@@ -114,7 +114,7 @@ void WhatIf::measure_links() {
   }
 }
 
-// A gap between two actions in which nothing is waited for belongs to the second.
+// A gap between two actions without a wait belongs to the second.
 void WhatIf::take_durations() {
   const Schedule& schedule = recorded_.schedule;
   const Producers producers(schedule);
@@ -209,7 +209,7 @@ ActionDurations WhatIf::durations_of(std::size_t step, const Changed& changed) c
   return durations;
 }
 
-// From what a rank takes to what it would take if it were as slow as the mean of the others.
+// The factors from a rank's times to those that it would have if it were as slow as the mean of the others.
 Passes WhatIf::factors_to_peers(int rank) const {
   Passes factors{1, 1, 1};
   const std::size_t ranks = slowness_.size();
@@ -231,7 +231,7 @@ WhatIf::Changed WhatIf::rank_as_its_peers(int rank) const {
           links_};
 }
 
-// As fast as the median of them: the mean would have the slow ones in it.
+// As fast as the median rank, since the mean would include the slow ones.
 WhatIf::Changed WhatIf::every_rank_as_its_peers() const {
   std::vector<Passes> factors(slowness_.size(), Passes{1, 1, 1});
   for (int pass = 0; pass < 3; ++pass) {

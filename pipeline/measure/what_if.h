@@ -1,7 +1,7 @@
 // The cost of a step if one thing were different: the recorded steps of a run simulated again with some of their
 // durations changed. The definitions are those of the straggler study of Lin et al. ("Understanding Stragglers in Large
-// Model Training Using What-if Analysis", OSDI 2025): S = T / T_ideal. Stages differ by design here, so what counts as
-// slow is what was measured over what was planned, and "as the others" scales by that.
+// Model Training Using What-if Analysis", OSDI 2025): S = T / T_ideal. Stages differ by design here, so slowness is
+// measured over planned time, and "as the others" scales by it.
 #pragma once
 
 #include <array>
@@ -38,24 +38,24 @@ using Passes = std::array<double, 3>;
 
 class WhatIf {
  public:
-  // Throws std::invalid_argument if the steps are not of the schedule, or none.
+  // Throws std::invalid_argument if there are no steps, or if they are not of the schedule.
   explicit WhatIf(RecordedSteps recorded);
 
   const Schedule& schedule() const { return recorded_.schedule; }
-  // The mean of the recorded steps: as measured, and as simulated from the durations of their actions.
+  // The mean of the recorded steps, measured; and simulated from the durations of their actions.
   double measured_ms() const { return measured_ms_; }
   double replayed_ms() const { return replayed_ms_; }
   double whole_step_ms() const { return whole_step_ms_; }
   std::size_t steps() const { return recorded_.steps.size(); }
 
-  // Gives the time that an action of a recorded step, or a link, would take.
+  // Returns the changed time of an action of a recorded step.
   using Change = std::function<Passes(std::size_t step, int rank, std::size_t position, Passes took)>;
   struct Changed {
     Change action = nullptr;  // null: as it was
-    StageCosts links;         // its hops
+    StageCosts links;         // with the changed hops
   };
   double makespan_if(const Changed& changed) const;
-  // The durations of one recorded step, in the middle of them all.
+  // The changed durations of one recorded step, the middle one.
   ActionDurations durations_if(const Changed& changed) const;
 
   Changed unchanged() const { return {nullptr, links_}; }
@@ -65,10 +65,10 @@ class WhatIf {
   Changed link_free(int rank, int other) const;
   Changed without_jitter() const;
 
-  // Measured over planned, of F, I and W of a rank, and of all of them together.
+  // Measured over planned time of a rank's F, I and W; and of all of them together.
   const Passes& slowness(int rank) const { return slowness_[static_cast<std::size_t>(rank)]; }
   double slowness_of_all(int rank) const;
-  // Mean of the passes of a virtual stage, milliseconds.
+  // Mean times of the passes of a virtual stage, milliseconds.
   const Passes& stage_mean(int stage) const { return stage_means_[static_cast<std::size_t>(stage)]; }
   const StageCosts& links() const { return links_; }
 

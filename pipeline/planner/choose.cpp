@@ -15,10 +15,10 @@
 namespace train_gpt {
 namespace {
 
-// Stands in for the milliseconds of a plan that does not fit, times how far it exceeds the limit: local moves then lead
-// back to what fits.
+// Replaces the milliseconds of a plan that does not fit, times the excess over the limit: so local moves lead back to
+// plans that fit.
 constexpr double kDoesNotFit = 1e15;
-// Likewise for each unit that --recompute wants of a stage that does not have it.
+// The same for each unit that --recompute names and its stage does not have.
 constexpr double kDoesNotSuit = 1e21;
 // A head that keeps its logits must be worth their memory.
 constexpr double kWorthMemory = 0.98;
@@ -48,7 +48,7 @@ class Candidates {
     plan_request_.memory_limit = request.memory_limit;
   }
 
-  // Milliseconds of a step; kDoesNotFit or more where a rank does not fit.
+  // Milliseconds of a step; kDoesNotFit or more if a rank does not fit.
   double makespan(const Partition& partition) {
     if (request_.recompute == ChoiceRequest::Recompute::list) {
       const int missing = missing_units(request_.recompute_counts, plan_request_.model, partition, head_);
@@ -150,7 +150,7 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   const UnitMemory memory = unit_memory(request);
   problem.unit_bytes = memory.bytes;
   problem.limit_bytes.assign(plan.ranks.size(), 0.0);
-  // Memory that is not counted by unit is taken from the plan: it changes little with the cut.
+  // Memory that is not counted by unit comes from the plan, since it changes little with the cut.
   const std::vector<double> counted = counted_bytes(request, memory);
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const double other = static_cast<double>(plan.ranks[r].total_bytes()) - counted[r];
@@ -362,7 +362,7 @@ CostModel cost_model(const Profile& profile, const ModelConfig& model, int p, co
     costs.links.bandwidth.clear();
     for (const LinkTime& link : profile.links) {
       costs.links.latency.push_back(link.latency);
-      // Where one link's messages are too short to tell, what all of them say.
+      // If one link's messages are too short to tell, the value of all links.
       if (bandwidth > 0) costs.links.bandwidth.push_back(link.bandwidth > 0 ? link.bandwidth : bandwidth);
     }
   }

@@ -1,5 +1,5 @@
-// From costs to a plan: what a run leaves open - schedule, partition, form of the head, recomputation - is chosen here,
-// by the simulated makespan under the memory limit. Nothing here measures or communicates: every rank chooses the same
+// From costs to a plan: chooses what a run leaves open - schedule, partition, form of the head, recomputation - by the
+// simulated makespan under the memory limit. Nothing here measures or communicates: every rank makes the same choice
 // from the same costs.
 #pragma once
 
@@ -15,11 +15,11 @@
 
 namespace train_gpt {
 
-// Costs by unit. `given`: --cost-* say what a rank's share costs, however the model is cut.
+// Costs by unit. `given`: --cost-* give the costs of a rank's share, however the model is cut.
 struct CostModel {
   UnitCosts units;
   std::vector<double> slowness;  // [rank]; empty: 1
-  Costs links;                   // their latency, bandwidth and send_slowdown; nothing else of it
+  Costs links;                   // only latency, bandwidth and send_slowdown are used
   std::optional<Costs> given;
   std::string source;  // for people: "measured on this machine", "profile.json", ...
 };
@@ -32,8 +32,8 @@ struct ChoiceRequest {
   int ranks = 1;     // p
   CostModel costs;
 
-  std::optional<Schedule> schedule;        // none: the best of those with a name, and of what a search finds
-  std::vector<int> chunks = {1, 2, 3, 4};  // v that a schedule which is chosen may have
+  std::optional<Schedule> schedule;        // none: the best of named schedules and of the search
+  std::vector<int> chunks = {1, 2, 3, 4};  // the v that a chosen schedule may have
   bool search_beyond_names = true;
   std::function<bool(const SearchProgress&)> search_progress = nullptr;  // see SearchRequest::progress
   enum class Cut : std::uint8_t { measured, uniform, list };
@@ -44,24 +44,24 @@ struct ChoiceRequest {
   Recompute recompute = Recompute::none;
   std::vector<int> recompute_counts;  // of Recompute::list, per model stage
   std::int64_t memory_limit = 0;      // bytes per rank; 0: none
-  // [rank], where ranks have different ones, of which memory_limit is the smallest; empty: that holds for all.
+  // [rank], if ranks have different limits, of which memory_limit is the smallest; empty: memory_limit holds for all.
   std::vector<std::int64_t> memory_limits = {};
-  std::int64_t device_bytes = 0;  // per rank, what the device has if that is known; a stored head has to fit
+  std::int64_t device_bytes = 0;  // per rank, of the device, if known; a stored head has to fit
 
   std::int64_t limit_of(std::size_t rank) const { return memory_limits.empty() ? memory_limit : memory_limits[rank]; }
 };
 
 struct Choice {
   Plan plan;
-  StageCosts costs;                        // of the plan's stages, as they follow from the costs of units
-  Simulation predicted;                    // of the plan's schedule with them
-  std::optional<double> uniform_makespan;  // ms, of the same schedule cut uniformly; none: does not fit
-  bool fits = true;                        // the memory limit; false: the plan that came closest
-  std::string schedule_reason;             // --schedule auto: what was chosen and why
+  StageCosts costs;                        // of the plan's stages, from the costs of units
+  Simulation predicted;                    // of the plan's schedule with these costs
+  std::optional<double> uniform_makespan;  // ms, of the same schedule with a uniform cut; none: does not fit
+  bool fits = true;                        // within the memory limit; false: the plan that came closest
+  std::string schedule_reason;             // --schedule auto: the choice and its reason
 };
 
-// Throws std::invalid_argument for what contradicts itself (a list that is no partition, fewer units than stages ..).
-// A plan that exceeds the memory limit is returned with fits = false, for the caller to refuse.
+// Throws std::invalid_argument for contradictions (a list that is no partition, fewer units than stages ..). Returns a
+// plan that exceeds the memory limit with fits = false, for the caller to refuse.
 Choice choose(const ChoiceRequest& request);
 
 // The table of a cut: per rank its units, milliseconds, share of the work and bytes.

@@ -43,7 +43,7 @@ LiveLimit live_limit(const ChoiceRequest& request, const Plan& plan) {
   LiveLimit limit;
   limit.weight_memory = 0;
   for (const RankPlan& rank : plan.ranks) {
-    std::int64_t fixed = rank.total_bytes();  // parameters, messages and so on: what is not by live micro-batch
+    std::int64_t fixed = rank.total_bytes();  // parameters, messages and so on: not by live micro-batch
     for (const Pool& pool : rank.pools) fixed -= pool.slots * pool.slot_bytes;
     double live = 0, kept = 0;
     for (const StagePlan& stage : rank.stages) {
@@ -138,7 +138,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   try {
     SearchResult result = search_schedule(*search);
     return FoundSchedule{std::move(result.schedule), result.name + ": " + result.reason, result.simulation.makespan};
-  } catch (const std::invalid_argument&) {  // nothing fits, or the costs are those of another placement
+  } catch (const std::invalid_argument&) {  // nothing fits, or the costs are of another placement
     return std::nullopt;
   }
 }

@@ -1,4 +1,4 @@
-// The parts of choosing a plan that look for schedules and weigh memory by unit.
+// The parts of choosing a plan that look for schedules and count memory by unit.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,19 @@
 
 namespace train_gpt {
 
-// --schedule auto: every named schedule that is legal, with one to four stages per rank, never two parameter copies nor
-// more stages than units. Throws std::invalid_argument where lists per stage are given.
+// --schedule auto: every legal named schedule with one to four stages per rank, one parameter copy and no more stages
+// than units. Throws std::invalid_argument if lists per stage are given.
 std::vector<Schedule> named_candidates(const ChoiceRequest& request);
 
-// The messages between the model stages of the request's partition; a head that is cut sends more than layers do.
+// Bytes of the messages between the model stages of the request's partition; a head that is cut sends more than layers.
 std::vector<MessageSize> message_sizes(const PlanRequest& request);
 
-// The result of the search (pipeline/search/search.h) for the placement, costs and memory of a choice. Nothing if no
+// The result of the search (pipeline/search/search.h) for the placement, costs and memory of a choice. Empty if no
 // order fits.
 struct FoundSchedule {
   Schedule schedule;
   std::string reason;
-  double makespan = 0;  // with the costs of the choice that it was searched for
+  double makespan = 0;  // with the costs of that choice
 };
 std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Choice& choice);
 
@@ -33,7 +33,7 @@ std::optional<double> makespan_by_rules(const ChoiceRequest& request, const Choi
 struct UnitMemory {
   std::vector<std::vector<double>> bytes;  // [model stage][unit]
 };
-UnitMemory unit_memory(const PlanRequest& request);  // schedule, head and batch count; the partition does not
+UnitMemory unit_memory(const PlanRequest& request);  // of schedule, head and batch, whatever the partition
 
 // Sum over the units of every rank under the request's partition.
 std::vector<double> counted_bytes(const PlanRequest& request, const UnitMemory& memory);

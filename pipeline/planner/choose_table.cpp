@@ -1,4 +1,4 @@
-// A table of what was chosen.
+// A table of the choice.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>

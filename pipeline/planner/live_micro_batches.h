@@ -1,4 +1,4 @@
-// How many micro-batches a schedule keeps alive, for counting the memory that they take.
+// How many micro-batches a schedule keeps alive, for counting their memory.
 #pragma once
 
 #include <vector>

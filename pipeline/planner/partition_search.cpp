@@ -16,14 +16,14 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kNodes = 100'000;  // a tenth of a second
-constexpr double kRounding = 1e-9;        // of sums of the same numbers in another order
+constexpr double kRounding = 1e-9;        // differences of sums in another order
 
 struct Owner {
   int rank = 0;
   double weight = 1;  // share of the micro-batches
 };
 
-// [model stage]: who computes it, and which part of the micro-batches.
+// [model stage]: the ranks that compute it, and their share of the micro-batches.
 std::vector<std::vector<Owner>> owners_of(const Placement& placement) {
   std::vector<std::vector<Owner>> owners(static_cast<std::size_t>(placement.depth()));
   std::vector<double> micro_batches(owners.size(), 0.0);
@@ -49,7 +49,7 @@ struct Step {
   bool from_left = true;
 };
 
-// Model order, or alternately from both ends where mirrored stages belong to the same ranks.
+// In model order, or alternately from both ends if mirrored stages belong to the same ranks.
 std::vector<Step> steps_of(const std::vector<std::vector<Owner>>& owners) {
   const int depth = static_cast<int>(owners.size());
   bool nested = true;
@@ -66,7 +66,7 @@ std::vector<Step> steps_of(const std::vector<std::vector<Owner>>& owners) {
   return steps;
 }
 
-// Is there a cut whose ranks all stay within a bound?
+// Looks for a cut whose ranks all stay within a bound.
 class CutSearch {
  public:
   explicit CutSearch(const CutProblem& problem)
@@ -95,7 +95,7 @@ class CutSearch {
   }
   const Partition& partition() const { return sizes_; }
 
-  // No cut is faster than work shared out ideally.
+  // No cut is faster than ideally divided work.
   double lower_bound() const {
     double speed = 0;
     for (const double slowness : slowness_) speed += 1 / slowness;
@@ -135,7 +135,7 @@ class CutSearch {
     return false;
   }
 
-  // Sizes near an equal share first: that is where a cut is found soonest.
+  // Sizes near an equal share come first, since they lead to a cut soonest.
   std::vector<int> sizes_to_try(std::size_t i, int left, int right, double rest_ms, int least, int most) const {
     std::vector<int> sizes;
     double ms = 0;
@@ -169,8 +169,7 @@ class CutSearch {
     return ms * (1 + kRounding);
   }
 
-  // The state that the future depends on: the units left, and the loads of ranks that have decided stages and open
-  // ones.
+  // The state on which the rest depends: the units left, and the loads of ranks with both decided and open stages.
   std::string state_key(std::size_t i, int left, int right) const {
     std::vector<std::int64_t> state = {static_cast<std::int64_t>(i), left, right};
     for (std::size_t r = 0; r < load_.size(); ++r) {
@@ -192,7 +191,7 @@ class CutSearch {
     return std::accumulate(begin, begin + size, 0.0);
   }
 
-  // False if that is too much for one of the ranks; remove() takes it back in either case.
+  // False if it is too much for one of the ranks; remove() undoes it in either case.
   bool add(const Step& step, double ms, double bytes) {
     bool fits = true;
     for (const Owner& owner : owners(step)) {
@@ -232,7 +231,7 @@ class CutSearch {
 
 namespace {
 
-// [rank], of one micro-batch; nothing where a rank exceeds its memory.
+// [rank], of one micro-batch; empty if a rank exceeds its memory.
 std::vector<double> rank_loads(const CutProblem& problem, const std::vector<std::vector<Owner>>& owners,
                                const Partition& partition) {
   std::vector<double> load(static_cast<std::size_t>(problem.placement.ranks), 0.0);
@@ -253,7 +252,7 @@ std::vector<double> rank_loads(const CutProblem& problem, const std::vector<std:
   return load;
 }
 
-// Where the search was not exhaustive: local moves that lower the loads near the largest one.
+// If the search was not exhaustive: local moves that lower the loads near the largest one.
 Partition balanced(const CutProblem& problem, const Partition& start) {
   constexpr int kEvaluations = 20'000;  // a tenth of a second
   const std::vector<std::vector<Owner>> owners = owners_of(problem.placement);
@@ -305,13 +304,13 @@ std::optional<Cut> fastest_cut(const CutProblem& problem) {
 
 namespace {
 
-// Local moves from one cut to the next, each as good as paid for.
+// Local moves from cut to cut, within a budget of evaluations.
 class Refinement {
  public:
   Refinement(const std::function<double(const Partition&)>& cost, int evaluations, Partition start)
       : cost_(cost), left_(evaluations), best_(std::move(start)), best_ms_(cost_(best_)) {}
 
-  // Downhill, then again and again from near the best: a few units elsewhere, and downhill.
+  // Goes downhill, then again and again moves a few units of the best cut and goes downhill from there.
   Partition run(bool once) {
     const std::size_t depth = best_.size();
     descend(best_, best_ms_, depth <= kFew ? depth : kNear);
@@ -319,7 +318,7 @@ class Refinement {
       Partition trial = best_;
       for (std::size_t moves = 2 + below(3); moves > 0; --moves) move(trial, below(depth), below(depth));
       if (trial == best_) {
-        --left_;  // so that it ends where there is no other cut
+        --left_;  // so that it ends if there is no other cut
         continue;
       }
       double ms = measured(trial);
@@ -332,7 +331,7 @@ class Refinement {
  private:
   static constexpr double kWorthIt = 1e-6;
   static constexpr std::size_t kNear = 2;
-  static constexpr std::size_t kFew = 16;  // stages of which all pairs are looked at
+  static constexpr std::size_t kFew = 16;  // up to this number of stages all pairs are tried
 
   std::size_t below(std::size_t n) { return scattered(random_ += kGoldenRatio) % n; }
 
@@ -348,7 +347,7 @@ class Refinement {
     return true;
   }
 
-  // Every move of a unit that helps is made at once; the search goes on from there. Units go to stages at most so far.
+  // Makes every move of a unit that helps at once, and goes on from there. Units move by at most `reach` stages.
   void descend(Partition& partition, double& ms, std::size_t reach) {
     const std::size_t depth = partition.size();
     std::vector<std::pair<std::size_t, std::size_t>> moves;  // near ones first
@@ -392,7 +391,7 @@ Partition even_cut(const std::vector<double>& unit_ms, int stages) {
     const double end = total * (s + 1) / stages;
     const int most = units - (stages - 1 - s);  // every later stage needs a unit
     int last = first;
-    // A unit belongs to the stage in whose share its middle lies.
+    // A unit belongs to the stage whose share contains its middle.
     while (last < most && (last == first || so_far + unit_ms[static_cast<std::size_t>(last)] / 2 <= end)) {
       so_far += unit_ms[static_cast<std::size_t>(last++)];
     }

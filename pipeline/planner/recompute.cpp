@@ -9,7 +9,7 @@
 namespace train_gpt {
 namespace {
 
-// A unit of the stage that holds the units `range`.
+// `range`: the units of the stage that holds `unit`.
 bool can_recompute(const ModelConfig& model, int unit, UnitRange range, HeadForm head) {
   const int first_head = first_head_unit(model);
   if (unit < first_head) return unit > 0;
@@ -117,7 +117,7 @@ std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, const std
   const std::vector<std::vector<int>> units = candidates(request);
   const std::size_t ranks = units.size();
   std::vector<std::size_t> least(ranks, 0);  // this many are needed ..
-  std::vector<std::size_t> most(ranks);      // .. and this many suffice, if anything does
+  std::vector<std::size_t> most(ranks);      // .. and this many suffice, if any number does
   for (std::size_t r = 0; r < ranks; ++r) most[r] = units[r].size();
   const auto plan_with = [&](const std::vector<std::size_t>& counts) {
     request.recompute.assign(static_cast<std::size_t>(unit_count(request.model)), false);

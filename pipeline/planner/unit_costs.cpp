@@ -8,7 +8,7 @@
 namespace train_gpt {
 namespace {
 
-// The shards after the first differ by a block of 128 columns at most: all are scaled from the one that is measured.
+// Shards after the first differ by a block of 128 columns at most: all are scaled from the measured one.
 UnitForm form_of(const ModelConfig& model, int unit) {
   switch (unit_kind(model, unit)) {
     case UnitKind::embedding:

@@ -1,4 +1,4 @@
-// Milliseconds of every unit of a model, and what the stages of a placement cost with them.
+// Milliseconds of every unit of a model, and the resulting costs of a placement's stages.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct PassCosts {
   double forward = 0, input = 0, weight = 0;
 };
 
-// [unit], on a rank of slowness 1; every shard of the head is one, its exponentials kept.
+// [unit], on a rank of slowness 1. Every shard of the head is a unit, with its exponentials kept.
 struct UnitCosts {
   std::vector<double> forward, input, weight;
   PassCosts streamed_head;  // of a stage that streams the whole head, instead of its shards
@@ -25,17 +25,17 @@ struct UnitCosts {
 // Medians of a profile, averaged over its ranks.
 UnitCosts unit_costs(const Profile& profile, const ModelConfig& model);
 
-// By what factor each of p ranks is slower than the average of the profile's. 1 for all where the ranks differ by less
-// than `tolerance` (noise of measuring), or where the profile has another number of ranks.
+// The factor by which each of p ranks is slower than the average of the profile's. 1 for all if the ranks differ by
+// less than `tolerance` (noise of measuring), or if the profile has another number of ranks.
 std::vector<double> rank_slowness(const Profile& profile, int p, double tolerance = 0.15);
 
-// Without any measurement: in proportion to the floating-point operations, a third of the work of an average rank (1/p
-// of the model's) being 1 ms; layers have F = I = W, shards of the head 2:0:1. For plans of machines of which nothing
-// is known.
+// Costs without any measurement, for machines of which nothing is known: in proportion to the floating-point
+// operations, so that a third of the work of an average rank (1/p of the model's) is 1 ms; layers have F = I = W,
+// shards of the head 2:0:1.
 UnitCosts estimated_unit_costs(const ModelConfig& model, std::int64_t seq_len, int p);
 
 // A third of the floating-point operations of one unit per token (2 per multiply and add): those of its forward, except
-// in the head, whose F has two of its three products.
+// for the head, whose F has two of its three products.
 double third_of_flops_per_token(const ModelConfig& model, std::int64_t seq_len, int unit);
 
 // Sums over the units of every virtual stage. `slowness` per rank (empty: 1); `recompute` per unit of the model (empty:

@@ -1,6 +1,6 @@
 // Costs on this machine: milliseconds of every kind of unit, measured on the real device with the real sizes
 // and on all ranks at once (cores and memory are shared), and of messages between neighbouring ranks. A profile is all
-// that partition, schedule and prediction need to know about a machine; saved as JSON it plans for it from elsewhere.
+// that partition, schedule and prediction need to know about a machine; as JSON it serves to plan elsewhere.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@
 
 namespace train_gpt {
 
-// Units of one kind cost the same. The head has three forms: the whole of it, streamed; its first shard, which has the
-// LayerNorm; and another shard. The exponentials of single shards are kept.
+// Units of one kind cost the same. The head has three forms: the whole head, streamed; its first shard, which has the
+// LayerNorm; and any other shard. Single shards keep their exponentials.
 enum class UnitForm : std::uint8_t { embedding, attention, mlp, head_streamed, head_first, head_shard };
 inline constexpr int kUnitForms = 6;
 const char* to_string(UnitForm form);
-// The shard that head_shard measures: one that is neither the first nor the last, where there is one.
+// The shard that head_shard measures: neither the first nor the last, if there is another.
 int measured_shard(const ModelConfig& model);
 
-// Milliseconds over the runs that were timed.
+// Milliseconds over the timed runs.
 struct Spread {
   double median = 0;
   double least = 0;
@@ -44,13 +44,13 @@ struct MessageTime {
   Spread one_way;  // half a round trip between neighbouring ranks, pairs of ranks at the same time
 };
 
-// Between the ranks r and r+1 of a pipeline, the mean of both directions; of replicas the slower.
+// Between the ranks r and r+1 of a pipeline, the mean of both directions; the slowest replica counts.
 struct LinkTime {
   double latency = 0;    // ms, of a message of 256 bytes
   double bandwidth = 0;  // GB/s (10^9 bytes); 0: messages of these sizes are too short to tell
 };
 
-// The settings that the times depend on. The number of layers is not one of them.
+// The settings on which the times depend; not the number of layers.
 struct ProfileSizes {
   std::int64_t heads = 0;
   std::int64_t hidden = 0;
@@ -67,31 +67,31 @@ ProfileSizes profile_sizes(const ModelConfig& model, std::int64_t rows, std::int
 struct Profile {
   std::string device;  // as it describes itself
   ProfileSizes sizes;
-  std::vector<RankProfile> ranks;     // of one pipeline; of replicas the slower
+  std::vector<RankProfile> ranks;     // of one pipeline; the slowest replica counts
   std::vector<MessageTime> messages;  // ascending bytes; empty if one rank is the whole pipeline
-  // Link r of p-1, or of p where the last one leads back to rank 0 (p > 2). Empty: all are like `messages`.
+  // Link r of p-1, or of p if the last one leads back to rank 0 (p > 2). Empty: all are like `messages`.
   std::vector<LinkTime> links;
 };
 
 struct ProfileEffort {
   int most_runs = 3;                // timed per unit and pass, after one that warms up
-  double most_ms = 200;             // of timed runs per form; what takes longer runs at least once
+  double most_ms = 200;             // of timed runs per form, but at least one run
   int message_runs = 5;             // round trips per size
-  static ProfileEffort thorough();  // for a profile that is kept
+  static ProfileEffort thorough();  // for a profile to be kept
 };
 
-// The least memory that measure_profile needs at a time: parameters, gradients and buffers of the largest unit.
+// The memory that measure_profile needs at a time: parameters, gradients and buffers of the largest unit.
 std::int64_t largest_unit_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t seq_len, Precision precision);
 
 // Collective over `world`, whose ranks form pipelines of `pipeline_ranks`. Allocates and releases its own memory, and
-// leaves no trace. All ranks get the same profile.
+// changes no state. All ranks get the same profile.
 Profile measure_profile(Device& device, Communicator& world, int pipeline_ranks, const ModelConfig& model,
                         std::int64_t rows, std::int64_t seq_len, const ProfileEffort& effort);
 
-// Milliseconds of an empty message, and GB/s (10^9 bytes) of long ones; 0 where nothing was measured.
+// Milliseconds of an empty message, and GB/s (10^9 bytes) of long ones; 0 if nothing was measured.
 double message_latency(const Profile& profile);
 double message_bandwidth(const Profile& profile);
-// Whether one link takes more than twice as long as another: one and the same link varies by as much.
+// True if one link takes more than twice as long as another; a single link varies by up to that much.
 bool links_differ(const Profile& profile);
 
 // Throws std::runtime_error naming the file.

@@ -14,7 +14,7 @@ constexpr int kPasses = 3;
 constexpr std::size_t kSpread = 3;  // median, least, most
 constexpr std::size_t kRankNumbers = kUnitForms * kPasses * kSpread;
 
-// Device memory that ends with its owner.
+// Device memory that is released with its owner.
 class Buffers {
  public:
   explicit Buffers(Device& device) : device_(device) {}
@@ -37,7 +37,7 @@ class Buffers {
   std::vector<void*> blocks_;
 };
 
-// Numbers of the size that parameters and activations have: matrix products of zeros are faster on a GPU.
+// Fills in numbers of the size of parameters and activations, since matrix products of zeros are faster on a GPU.
 void fill(Device& device, float* out, std::int64_t count) {
   constexpr std::int64_t kChunk = 16384;
   std::vector<float> pattern(static_cast<std::size_t>(kChunk));
@@ -74,7 +74,7 @@ ArenaLayout layout_of(const StageShape& shape) {
   return arena_layout(shape.model, held);
 }
 
-// One unit of a model as a stage of its own, with everything that it works on.
+// One unit of a model as a stage of its own, with all of its buffers.
 class UnitOnItsOwn {
  public:
   UnitOnItsOwn(Device& device, const ModelConfig& model, UnitForm form, std::int64_t rows, std::int64_t seq_len)
@@ -127,7 +127,7 @@ class UnitOnItsOwn {
     const MessageBytes before = message_bytes(shape, precision, shape.first_unit);
     const MessageBytes after = message_bytes(shape, precision, shape.last_unit);
     const std::int64_t matrix = tokens * hidden * element_size(precision);
-    // A message begins with a matrix at activation precision; sums and maxima must not be zero either.
+    // A message begins with a matrix at activation precision; its sums and maxima must not be zero either.
     float* values = buffers_.take_floats(tokens * hidden);
     fill(device_, values, tokens * hidden);
     const auto filled = [&](std::int64_t message) {
@@ -161,8 +161,8 @@ class UnitOnItsOwn {
   std::int64_t workspace_bytes_ = 0;
 };
 
-// The same number of timed runs on every rank, so that they all compete until the last one is done: as many as the
-// slowest rank has time for. 0: the first run took so long that it has to suffice.
+// The number of timed runs, equal on all ranks so that they compete until the last one ends: as many as the slowest
+// rank has time for. 0: the first run took so long that it has to suffice.
 int agreed_runs(Communicator& world, double first_ms, const ProfileEffort& effort) {
   std::vector<double> all(static_cast<std::size_t>(world.size()), 0.0);
   all[static_cast<std::size_t>(world.rank())] = first_ms;
@@ -196,7 +196,7 @@ void write(std::span<double> numbers, const RankProfile& rank) {
   }
 }
 
-// Where there are several replicas, each number is that of the slowest.
+// With several replicas each number is that of the slowest.
 RankProfile read(std::span<const double> numbers, int rank, int pipeline_ranks) {
   std::array<double, kRankNumbers> slowest{};
   for (std::size_t first = static_cast<std::size_t>(rank) * kRankNumbers; first < numbers.size();
@@ -218,8 +218,8 @@ double steady_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Round trips over link r, between the ranks r and r+1 of a pipeline: as many links at a time as share no rank. Channel
-// 2r leads up, 2r+1 down; the last rank has a link to rank 0, unless that is its only neighbour.
+// Round trips over link r, between the ranks r and r+1 of a pipeline; links that share no rank are measured together.
+// Channel 2r leads up, 2r+1 down; the last rank has a link to rank 0, unless that is its only neighbour.
 class PingPong {
  public:
   PingPong(Device& device, Communicator& pipeline, std::int64_t most_bytes)
@@ -240,7 +240,7 @@ class PingPong {
     device.synchronize();
   }
 
-  // Milliseconds of one way over the link of this rank's number; 0 where there is none.
+  // Milliseconds of one way over the link of this rank's number; 0 if there is none.
   Spread measure(std::int64_t bytes, int runs) {
     Spread own;
     for (int round = 0; round < 3; ++round) {

@@ -7,8 +7,8 @@
 //   rank 2 | .  .  F0 f0 F1 f1 F2 f2 .  .  b0 -- B0 -- F3 f3 b1 -- B1 -- F4 f4 b2 -- B2 -- b3 -- B3 -- b4 -- ...
 //
 // A building block says in which slots (one slot: F of one chunk; B takes two) each rank runs the four actions of a
-// micro-batch: F_a, F_b, B_b, B_a for its stages a = r and b = 2p-1-r. Micro-batch i repeats it 6i slots later, and the
-// slots are those in which no two ever meet. F goes from stage to stage in one slot. B takes two, and every third hop
+// micro-batch: F_a, F_b, B_b, B_a for its stages a = r and b = 2p-1-r. Micro-batch i repeats it 6i slots later, and its
+// slots are chosen such that no two ever meet. F goes from stage to stage in one slot. B takes two, and every third hop
 // three slots more, so that three hops are nine slots, which is three modulo 6, as three hops of F are.
 //
 // Then holes are closed: in the order of the pattern every action moves to the first free slot in which its inputs are
@@ -52,12 +52,12 @@ Block building_block(int p) {
   return block;
 }
 
-// The slots of one rank, as the pattern has them at first.
+// The slots of one rank, at first those of the pattern.
 struct Slots {
   std::vector<char> busy;
   std::vector<int> alive;                       // activations in each slot
   std::array<std::vector<int>, kKinds> start;   // [kind][micro-batch]
-  std::vector<std::pair<int, Action>> actions;  // by the slot that they moved to
+  std::vector<std::pair<int, Action>> actions;  // by the slot to which they moved
   int end(std::size_t kind, int micro_batch) const {
     return start[kind][static_cast<std::size_t>(micro_batch)] + length(kind);
   }
@@ -111,7 +111,7 @@ class Squeeze {
     return true;
   }
 
-  // The first slot in which the micro-batch before is through and the inputs are there.
+  // The first slot after the micro-batch before in which the inputs are there.
   int earliest(int r, std::size_t kind, int micro_batch) const {
     const int before = micro_batch > 0 ? ranks_[static_cast<std::size_t>(r)].end(kind, micro_batch - 1) : 0;
     const bool down = kind == kForwardA || kind == kBackwardB;  // from rank 0 to rank p-1, else back
@@ -130,7 +130,7 @@ class Squeeze {
       place = slot;
       while (place > first && rank.alive[static_cast<std::size_t>(place - 1)] < peak_) --place;
     }
-    while (!is_free(rank, kind, place)) ++place;  // at the latest the slot that it had
+    while (!is_free(rank, kind, place)) ++place;  // at the latest its slot in the pattern
     mark(rank, kind, place, 1);
     const int change = is_forward(kind) ? 1 : -1, last = length(kind) - 1;
     for (int t = place + last; t < slot + last; ++t) rank.alive[static_cast<std::size_t>(t)] += change;

@@ -7,8 +7,9 @@
 //   rank 2 | .  .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 --
 //
 // Forwards and backwards of step t compute with the parameters that step t-2 left (t < 2: with the first ones), so two
-// buffers of parameters do, and the delay is one step whatever p is. No bubble but that of fill and drain; at most
-// w(p-1-r)+1 activations live on rank r. m >= w(p-1): the forwards ahead reach into the next step, never further.
+// buffers of parameters suffice, and the delay is one step whatever p is. There is no bubble but that of fill and
+// drain; at most w(p-1-r)+1 activations live on rank r. m >= w(p-1): the forwards ahead reach into the next step, never
+// further.
 //
 // A forward and the backward of what it feeds travel the pipe in (p-1-r) hops each way. With w = 1 a rank waits for
 // them as soon as hops cost time; w = 2 keeps twice as many forwards between them.

@@ -18,7 +18,7 @@ struct Entry {
   const char* name;
   Placement::Kind placement;
   int chunks;        // the default number of virtual stages per rank
-  bool free_chunks;  // any other number works too
+  bool free_chunks;  // any other number works, too
   bool grouped;      // micro-batches walk through the chunks in groups
   Needs needs;
   Schedule (*generate)(const ScheduleRequest& resolved);

@@ -29,7 +29,7 @@ struct Position {
   throw std::invalid_argument("schedule file " + name + ": " + what);
 }
 
-// A cell as a message may show it: short, and without bytes that would upset a terminal.
+// A cell in a form fit for messages: short, and without control characters.
 std::string printable(std::string_view cell) {
   std::string text;
   for (const char c : cell.substr(0, 40)) text += std::isprint(static_cast<unsigned char>(c)) ? c : '?';
@@ -60,7 +60,7 @@ std::optional<Op> op_of(char letter) {
   return std::nullopt;
 }
 
-// "12F3"; nothing if it is anything else.
+// "12F3"; empty for any other text.
 std::optional<Action> parse_action(std::string_view text) {
   const auto number = [&](std::int32_t& value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -154,7 +154,7 @@ void Reader::read_cell(Position at, std::string_view cell) {
   append(at, *action);
 }
 
-// Every stage from 0 up to the highest one must be there, each in one row, and every row must hold one.
+// Requires every stage from 0 to the highest one, each in one row, and a stage in every row.
 std::vector<int> Reader::rank_of_stage() const {
   const auto stages = static_cast<std::size_t>(highest_stage_.stage) + 1;
   if (stages > actions_) {
@@ -189,7 +189,7 @@ void Reader::check_micro_batches() const {
                   std::to_string(actions_) + " actions: micro-batches count from 0 without gaps");
 }
 
-// The table of a V and that of two directions are the same; which half of the micro-batches a stage takes tells them
+// The table of a V and that of two directions are the same; the half of the micro-batches that a stage takes tells them
 // apart.
 bool Reader::bidirectional(const std::vector<int>& table) const {
   const int p = static_cast<int>(lists_.size());
@@ -232,7 +232,7 @@ void Reader::check_messages(const Schedule& schedule) const {
 }
 
 Schedule Reader::read(std::string_view text) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // spreadsheets like to leave one
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // spreadsheets may write one
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
   if (text.empty()) refuse(name_, "holds no action: one row per rank, cells such as 2F0 separated by commas");

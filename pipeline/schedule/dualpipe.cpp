@@ -31,7 +31,7 @@ namespace train_gpt {
 
 namespace {
 
-// A direction as one rank sees it: its stage there and how far it has got.
+// A direction on one rank: its stage there and its progress.
 struct Direction {
   int stage;
   int next_forward;

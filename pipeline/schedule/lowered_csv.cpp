@@ -26,17 +26,17 @@ std::string name_of(bool sends, bool forward, int stage, int micro_batch) {
   return std::to_string(stage) + (sends ? "SEND_" : "RECV_") + (forward ? "F" : "B") + std::to_string(micro_batch);
 }
 
-// Whether a message is sent, of what kind, by or for which stage, of which micro-batch.
+// A message: whether it is sent or received, its kind, its stage and its micro-batch.
 using Key = std::tuple<bool, bool, int, int>;
 
-// The messages that a rank's actions make and take, and where in its list.
+// The messages that a rank's actions send and receive, with their place in its list.
 std::map<Key, std::size_t> messages_of(const Schedule& schedule, const ChannelTable& table, int rank) {
   std::map<Key, std::size_t> messages;
   const std::vector<Action>& list = schedule.actions(rank);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const ChannelTable::Messages channels = table.messages(list[i]);
     const bool forward = list[i].op == Op::forward;
-    // A pair takes its inputs before either runs, and hands on after both.
+    // A pair takes its inputs before either action runs, and sends after both.
     const bool first = list[i].fused_with_next, second = i > 0 && list[i - 1].fused_with_next;
     if (channels.consumes >= 0) messages[{false, forward, list[i].stage, list[i].micro_batch}] = second ? i - 1 : i;
     if (channels.produces >= 0) messages[{true, forward, list[i].stage, list[i].micro_batch}] = first ? i + 1 : i;

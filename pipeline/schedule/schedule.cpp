@@ -25,7 +25,7 @@ void chain(std::vector<Placement::VirtualStage>& stages, int first, int count) {
   }
 }
 
-// One copy of the model, every stage takes all m micro-batches.
+// One copy of the model, in which every stage takes all m micro-batches.
 Placement single_copy(Placement::Kind kind, const std::vector<int>& rank_of_stage, int p, int v, int m) {
   Placement placement;
   placement.kind = kind;

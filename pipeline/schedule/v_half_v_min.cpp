@@ -84,7 +84,7 @@ Alive alive_with(const Pattern& pattern, int weight_b, int weight_a) {
   return most;
 }
 
-// W_b and W_a go into the two free slots, the way round that keeps fewer activations alive.
+// W_b and W_a go into the two free slots, in the order that keeps fewer activations alive.
 Alive most_alive(const Pattern& pattern) {
   std::array<bool, kPeriod> taken = {};
   for (const int slot : pattern.slot) taken[static_cast<std::size_t>(slot % kPeriod)] = true;
@@ -101,7 +101,7 @@ Alive most_alive(const Pattern& pattern) {
                   alive_with(pattern, next_in(input_b, free[1]), next_in(input_a, free[0])));
 }
 
-// When the output of each F and I is there: one slot after the one in which it ran.
+// The slot from which the output of each F and I is there: the one after it ran.
 class Outputs {
  public:
   Outputs(int stages, int m)
@@ -125,7 +125,7 @@ class Outputs {
 
 struct RankState {
   Pattern pattern;
-  Alive room;                             // what the pattern keeps alive here
+  Alive room;                             // activations that the pattern keeps alive here
   std::array<int, kCriticals> next = {};  // micro-batch of the next action of each kind
   int alive[2] = {};                      // activations of chunk a and b
   std::deque<Action> pending_weights;
@@ -249,7 +249,7 @@ Schedule v_half(int p, int m) {
   return schedule;
 }
 
-// Only the shifted block leaves V-Min gaps in its warm-up; elsewhere F keeps its turn, as published.
+// Only the shifted block leaves gaps in V-Min's warm-up; otherwise F keeps its turn, as published.
 Schedule v_min(int p, int m) {
   Schedule schedule(Placement::v_shape(p, m), m);
   Sweep(schedule, /*forwards_may_run_ahead=*/p % 3 == 0).run(v_min_pattern);

@@ -16,12 +16,12 @@ namespace train_gpt {
 
 namespace {
 
-// Writes the list of one rank, counting how far each of its two stages has got with each operation.
+// Writes the list of one rank, and counts the operations of each of its two stages.
 class Writer {
  public:
   Writer(Schedule& schedule, int r) : schedule_(schedule), r_(r), stage_{r, 2 * schedule.ranks - 1 - r} {}
 
-  // Runs op for the next micro-batch of chunk a (0) or b (1); those from m on exist on paper only.
+  // Appends op of the next micro-batch of chunk a (0) or b (1); those from m on are counted, not written.
   void next(Op op, int chunk) {
     const int i = done_[chunk][static_cast<int>(op)]++;
     if (i < schedule_.micro_batches) schedule_.rank(r_).add(op, stage_[chunk], i);

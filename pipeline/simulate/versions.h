@@ -1,13 +1,13 @@
-// Parameter versions of a schedule without a flush (pipeline/schedule/flushless.h). Version k is what k updates made of
-// the first parameters.
+// Parameter versions of a schedule without a flush (pipeline/schedule/flushless.h). Version k is the initial parameters
+// after k updates.
 //
-// 2bw: U(t), the update by the gradients of step t, makes version t+1 out of version t; the actions of step t work with
+// 2bw: U(t), the update by the gradients of step t, turns version t into version t+1; the actions of step t work with
 // version max(0, t-1). A rank holds two buffers of parameters, and version k lives in buffer k mod 2: U(t) overwrites
-// version t-1, so the rank must be through with step t. It needs the gradient norm of step t, so all ranks must be. And
-// it has to come before the rank's first action of step t+2.
+// version t-1, so the rank must have ended step t. It needs the gradient norm of step t, so all ranks must have ended
+// it. And it has to come before the rank's first action of step t+2.
 //
-// pipedream: U(i), after the backward of micro-batch i, makes version i+1 out of version i; with D = p-1-r (
-// older_versions) the actions of micro-batch i work with version max(0, i-D). A rank holds D+1 buffers, and version k
+// pipedream: U(i), after the backward of micro-batch i, turns version i into version i+1; with D = p-1-r (see
+// older_versions()) the actions of micro-batch i work with version max(0, i-D). A rank holds D+1 buffers, and version k
 // lives in buffer k mod (D+1): U(i) overwrites version i-D, whose last reader is the backward of i.
 #pragma once
 
@@ -22,16 +22,16 @@ namespace train_gpt {
 int micro_batches_of_step(const Schedule& schedule);  // m
 int step_of(const Schedule& schedule, const Action& action);
 int version_of_step(int step);
-// Of the parameters that an action works with; -1: its schedule flushes.
+// The version of the parameters that an action works with; -1: its schedule flushes.
 int version_of(const Schedule& schedule, const Action& action);
 
 // Throws std::invalid_argument where an action needs a version that does not exist yet, or whose buffer an update would
-// overwrite too early, or a step would add to gradients that still wait for their update (two buffers, too), or where
-// an update could hold up an action (update_slack). For schedules with steps > 1; complete and ordered lists.
+// overwrite too early, or a step would add to gradients that still wait for their update (two buffers, too), or an
+// update could hold up an action (update_slack). For schedules with steps > 1 whose lists are complete and ordered.
 void check_versions(const Schedule& schedule);
 
-// 2bw: why nobody ever waits for the norm of the gradients, whatever actions and messages cost. Three facts about the
-// lists, each of which is looked up for every step t:
+// Proves for 2bw that no rank ever waits for the norm of the gradients, whatever actions and messages cost, by three
+// facts about the lists that are checked for every step t:
 //
 //   1. The last backward of step t is the same micro-batch's on every rank. It reaches rank 0 last, since each rank has
 //      the gradient that it begins with from the next one. So G(t) is complete when rank 0 ends it.
@@ -43,7 +43,8 @@ void check_versions(const Schedule& schedule);
 // for it adds nothing. Between the two rank 0 runs pairs of a forward and a backward, m - w(p-1) of them; sums over
 // replicas, the norm and the update are hidden if they fit in there.
 //
-// Returns those pairs, of the step that has the fewest. Throws std::invalid_argument where a fact is none.
+// Returns the number of those pairs in the step that has the fewest. Throws std::invalid_argument if one of them is not
+// true.
 int update_slack(const Schedule& schedule);
 
 // The step that each rank repeats: from the middle of `schedule`, its list after the last backward of one step up to

@@ -183,7 +183,7 @@ class Executor {
   bool is_ahead_ = false;                  // they have run
   Window window_;                          // the one that runs
   std::array<Version, 2> versions_;        // of even and of odd steps
-  const WeightStash* stash_ = nullptr;     // instead
+  const WeightStash* stash_ = nullptr;     // replaces versions_
   ForwardUse use_ = ForwardUse::training;  // of the list that runs
   float dloss_ = 0;
   std::int64_t first_position_ = 0, position_ = 0;  // of generation

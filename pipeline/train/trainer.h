@@ -119,12 +119,12 @@ class Trainer {
   using TakeResult = std::function<void(std::int64_t step, const StepResult& result)>;
   void flow(std::int64_t step, const Batch& batch, const Batch* next, const TakeResult& take);
   bool flowing() const { return flow_.open; }
-  // Without a flush: the parameters of so many updates before the newest (age 1 .. older_versions()), which the next
-  // steps compute with. initialise() and load() make them equal.
+  // Without a flush: loads the parameters `age` updates before the newest (age 1 .. older_versions()), with which the
+  // next steps compute. initialise() and load() make all of them equal.
   int older_versions() const;  // of the rank that keeps most
   void load_previous(const ModelFile& file, int age = 1);
   void save_previous(const std::string& path, int age = 1);
-  // With PlanRequest::error_feedback, likewise: the update of the last step, negative.
+  // With PlanRequest::error_feedback: loads the negative update of the last step.
   void load_update(const ModelFile& file);
   void save_update(const std::string& path);
   // The first `steps` steps whose loss or norm is not finite are skipped instead of throwing NotFinite.
