@@ -40,6 +40,9 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
     executor_.set_before_action([this](ForwardUse use, std::size_t action) { before_action(use, action); });
   }
   prepare_windows();
+  if (std::ranges::any_of(lowered_, [](const LoweredAction& one) { return one.within >= 0; })) {
+    executor_.set_after_unit([this](std::size_t action, int unit) { issue_within(action, unit); });
+  }
   if (plan_.request.flushless() && plan_.request.training) {
     flow_.update_at = update_position(plan_.window, groups_.rank());
     executor_.set_before_action([this](ForwardUse use, std::size_t action) {
@@ -53,15 +56,20 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
 
 void Trainer::set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting) {
   device_.set_progress_hook([this, while_computing] {
-    groups_.progress();
+    progress();
     if (while_computing) while_computing();
   });
   groups_.for_each([this, &while_waiting](Communicator& group) {
     group.set_idle_hook([this, while_waiting] {
-      groups_.progress();
+      progress();
       if (while_waiting) while_waiting();
     });
   });
+}
+
+void Trainer::progress() {
+  groups_.progress();
+  note_meetings();
 }
 
 Trainer::~Trainer() {
