@@ -40,10 +40,11 @@ $(BUILD)/cuda.mk: scripts/find_cuda.sh
 	@CUDA='$(CUDA)' CUDA_HOME='$(CUDA_HOME)' CUDA_ARCHS='$(CUDA_ARCHS)' NCCL_HOME='$(NCCL_HOME)' CXX='$(CXX)' scripts/find_cuda.sh $@
 
 comma := ,
-# Kernels get -O3; the rest spends no time worth mentioning and compiles in half the time with -O1.
+# Kernels get -O3, and normal numbers, whose loop becomes five times as fast; the rest spends no time worth mentioning and
+# compiles in half the time with -O1.
 SANITIZER_FLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
 # The user's own CXXFLAGS come last, so that they win.
-optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointer -Wno-stringop-overflow -Wno-array-bounds,$(if $(filter 1,$(DEBUG)),-O0 -g3,$(if $(filter kernels/%,$(1)),-O3,$(if $(filter commands/% test/%,$(1)),-O1,-O2)))) $(CXXFLAGS)
+optimise = $(if $(SANITIZER_FLAGS),-O1 $(SANITIZER_FLAGS) -fno-omit-frame-pointer -Wno-stringop-overflow -Wno-array-bounds,$(if $(filter 1,$(DEBUG)),-O0 -g3,$(if $(filter kernels/% model/normal_numbers.cpp,$(1)),-O3,$(if $(filter commands/% test/%,$(1)),-O1,-O2)))) $(CXXFLAGS)
 # -Wno-stringop-overflow -Wno-array-bounds, above: with sanitizers g++ 12 warns of sizes that it made up itself.
 # -Wno-restrict: g++ 12 warns of overlaps inside its own std::string (GCC bug 105651).
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion $(if $(findstring clang,$(CXX)),,-Wno-restrict) -Werror

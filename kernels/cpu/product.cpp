@@ -8,65 +8,114 @@ namespace {
 
 // ---- memory that is needed next -------------------------------------------------------------------------------------
 
-// Lines to fetch into the second-level cache while a tile is summed, one with each step of the depth: where the tile
-// goes, and pieces of the factors that come next. Waiting for them would take up to a tenth of the time.
+// Lines to fetch into the second-level cache while a tile is summed, four with every four steps of the depth: where the
+// tile goes, and pieces of the factors that come next. Waiting for them would take up to a tenth of the time.
 class Fetches {
  public:
   static constexpr std::int64_t kLine = 16;  // floats
+  // Four lines, a stride apart. The last ones may lie beyond what was asked for: nothing is read.
+  struct Group {
+    const float* first;
+    std::int64_t stride;
+  };
 
   void clear() { size_ = 0; }
   // `rows` rows of `floats` numbers, of which at least the first is there.
   void add(const float* corner, std::int64_t stride, std::int64_t rows, std::int64_t floats) {
     for (std::int64_t line = 0; line < floats; line += kLine) {
-      for (std::int64_t row = 0; row < rows && size_ < kMost; ++row) lines_[size_++] = corner + row * stride + line;
+      for (std::int64_t row = 0; row < rows && size_ < kMost; row += 4) {
+        groups_[size_++] = {corner + row * stride + line, stride};
+      }
     }
   }
-  const float* const* lines() const { return lines_; }
-  std::int64_t size() const { return size_; }
+  const Group* begin() const { return groups_; }
+  const Group* end(std::int64_t depth) const { return groups_ + std::min(size_, depth / 4); }
 
  private:
-  static constexpr std::int64_t kMost = kDepthBlock;
+  static constexpr std::int64_t kMost = kDepthBlock / 4;
   std::int64_t size_ = 0;
-  const float* lines_[kMost];
+  Group groups_[kMost];
 };
 
 // ---- the sums of a tile, in registers -------------------------------------------------------------------------------
 
+// out = start + bias + scale sums, for a whole tile.
+template <std::int64_t Rows>
+[[gnu::always_inline]] inline void write_tile(const Destination& to, const Vector (&sum)[Rows][kTileVectors]) {
+  const Vector scale = broadcast(to.scale);
+  const auto for_each = [&](const auto& start) {
+#pragma GCC unroll 12
+    for (std::int64_t i = 0; i < Rows; ++i) {
+      for (std::int64_t v = 0; v < kTileVectors; ++v) {
+        const std::int64_t at = i * to.stride + v * kVectorLanes;
+        store(to.out + at, start(at, v, sum[i][v] * scale));
+      }
+    }
+  };
+  if (to.bias != nullptr) {
+    Vector bias[kTileVectors];
+    for (std::int64_t v = 0; v < kTileVectors; ++v) bias[v] = load(to.bias + v * kVectorLanes);
+    if (to.start != nullptr)
+      for_each([&](std::int64_t at, std::int64_t v, Vector value) { return (load(to.start + at) + bias[v]) + value; });
+    else
+      for_each([&](std::int64_t, std::int64_t v, Vector value) { return (Vector{} + bias[v]) + value; });
+  } else if (to.start != nullptr) {
+    for_each([&](std::int64_t at, std::int64_t, Vector value) { return load(to.start + at) + value; });
+  } else {
+    for_each([](std::int64_t, std::int64_t, Vector value) { return value; });
+  }
+}
+
 // sums(Rows, kTileColumns) = left(Rows, depth) panel(depth, kTileColumns). A packed left factor is a column of
-// kTileRows numbers per step of the depth, one in place a row per `stride`.
+// kTileRows numbers per step of the depth, one in place a row per `stride`. Where `to` is not null and the tile has all
+// of its rows, the sums go there instead.
+//
+// Where another machine's thread works on the same core, as on most rented ones, instructions are what is scarce: every
+// second number of the left factor is an operand in memory of two multiply-adds (of more of them there would be too
+// many loads), and four steps share the counting.
 template <std::int64_t Rows, bool Packed>
-[[gnu::noinline]] void sum_tile(float* sums, const float* left, std::int64_t stride, const float* panel,
-                                std::int64_t depth, const Fetches& fetches) {
+[[gnu::noinline]] void sum_tile(float* sums, const Destination* to, const float* left, std::int64_t stride,
+                                const float* panel, std::int64_t depth, const Fetches& fetches) {
   Vector sum[Rows][kTileVectors];
 #pragma GCC unroll 12
   for (std::int64_t i = 0; i < Rows; ++i) {
     for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = Vector{};
   }
-  // Three rows by one pointer: few enough that all of them stay in registers.
-  const float* rows[(Rows + 2) / 3];
+  // Two rows by one pointer: few enough that all of them stay in registers.
+  const float* rows[(Rows + 1) / 2];
+#pragma GCC unroll 6
+  for (std::int64_t i = 0; i < Rows; i += 2) rows[i / 2] = left + i * stride;
+  const auto add_steps = [&]<std::int64_t Count>() {
 #pragma GCC unroll 4
-  for (std::int64_t i = 0; i < Rows; i += 3) rows[i / 3] = left + i * stride;
-  const auto add_step = [&] {
-    Vector right[kTileVectors];
-    for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + v * kVectorLanes);
-    panel += kTileColumns;
+    for (std::int64_t step = 0; step < Count; ++step) {
+      Vector right[kTileVectors];
+      for (std::int64_t v = 0; v < kTileVectors; ++v) right[v] = load(panel + step * kTileColumns + v * kVectorLanes);
 #pragma GCC unroll 12
-    for (std::int64_t i = 0; i < Rows; ++i) {
-      const Vector element = broadcast(Packed ? left[i] : rows[i / 3][i % 3 * stride]);
-      for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add(element, right[v], sum[i][v]);
+      for (std::int64_t i = 0; i < Rows; ++i) {
+        const float* number = Packed ? left + step * kTileRows + i : rows[i / 2] + i % 2 * stride + step;
+        if (i % 2 == 0) {
+          for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add_number(number, right[v], sum[i][v]);
+        } else {
+          const Vector element = broadcast(*number);
+          for (std::int64_t v = 0; v < kTileVectors; ++v) sum[i][v] = multiply_add(element, right[v], sum[i][v]);
+        }
+      }
     }
-    left += kTileRows;
-#pragma GCC unroll 4
-    for (std::int64_t i = 0; i < Rows; i += 3) ++rows[i / 3];
+    panel += Count * kTileColumns;
+    left += Count * kTileRows;
+#pragma GCC unroll 6
+    for (std::int64_t i = 0; i < Rows; i += 2) rows[i / 2] += Count;
   };
-  const float* const* lines = fetches.lines();
-  const std::int64_t fetched = std::min(depth, fetches.size());
-  std::int64_t k = 0;
-  for (; k < fetched; ++k) {
-    __builtin_prefetch(lines[k], 0, 2);
-    add_step();
+  const Fetches::Group* const end = fetches.end(depth);
+  for (const Fetches::Group* group = fetches.begin(); group != end; ++group) {
+#pragma GCC unroll 4
+    for (std::int64_t line = 0; line < 4; ++line) __builtin_prefetch(group->first + line * group->stride, 0, 2);
+    add_steps.template operator()<4>();
   }
-  for (; k < depth; ++k) add_step();
+  const std::int64_t rest = depth - (end - fetches.begin()) * 4;
+  for (std::int64_t k = rest / 4; k > 0; --k) add_steps.template operator()<4>();
+  for (std::int64_t k = rest % 4; k > 0; --k) add_steps.template operator()<1>();
+  if (Rows == kTileRows && to != nullptr) return write_tile(*to, sum);
 #pragma GCC unroll 12
   for (std::int64_t i = 0; i < Rows; ++i) {
     for (std::int64_t v = 0; v < kTileVectors; ++v) store(sums + i * kTileColumns + v * kVectorLanes, sum[i][v]);
@@ -252,7 +301,10 @@ void multiply_columns(const Buffers& buffers, const Destination& to, bool turned
       fetches.clear();
       fetches.add(corner_of_tile.out, to.stride, turned ? width : height, turned ? height : width);
       ahead.add_to(fetches, tile, i, j / kTileColumns);
-      block.sum(buffers.sums, block.data, block.stride, buffers.panels + j * depth, depth, fetches);
+      const bool whole = !turned && height == kTileRows && width == kTileColumns;
+      block.sum(buffers.sums, whole ? &corner_of_tile : nullptr, block.data, block.stride, buffers.panels + j * depth,
+                depth, fetches);
+      if (whole) continue;
       if (turned) {
         turn(buffers.turned, buffers.sums, height);
         write(corner_of_tile, buffers.turned, kTileStride, width, height);

@@ -1,6 +1,6 @@
 // The cut of a matrix product into tiles, which the threads share out. Since the bits of a product do not depend on its
-// cut (product.h), the cut suits the number of threads: each tile packs its part of a factor, so few large tiles beat
-// many small ones, and four per thread even out what one of them loses to something else on its core.
+// cut (product.h), the cut suits the number of threads: few large tiles, because each packs its part of a factor, and
+// as many as it takes for all threads to end at about the same time.
 #pragma once
 
 #include <algorithm>
@@ -21,33 +21,52 @@ struct TileShape {
   std::int64_t columns = 0;
 };
 
-// The smallest multiple of `unit` that cuts n into at most `pieces` pieces, within [low, high].
-inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t unit, std::int64_t low,
-                               std::int64_t high) {
+// The smallest multiple of `unit` that cuts n into at most `pieces` pieces.
+inline std::int64_t piece_size(std::int64_t n, std::int64_t pieces, std::int64_t unit) {
   const std::int64_t even = (n + pieces - 1) / pieces;
-  return std::clamp((even + unit - 1) / unit * unit, low, high);
+  return (even + unit - 1) / unit * unit;
 }
 
-inline std::int64_t wanted_tiles(int threads) { return threads == 1 ? 1 : 4 * std::int64_t{threads}; }
+// What a tile costs besides its multiply-adds, in rows and columns of them: reading and packing what it needs of the
+// factors.
+struct TileCosts {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
 
-// The upper bounds keep the work between two looks at the progress hook below a few milliseconds. The weights are
-// packed once for all rows of a tile.
-inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
-  constexpr std::int64_t kMostRows = 1024;
-  const std::int64_t down = (rows + kMostRows - 1) / kMostRows;
-  const std::int64_t across = (wanted_tiles(threads) + down - 1) / down;
-  return {piece_size(rows, down, 16, 16, kMostRows), piece_size(columns, across, 96, 96, 1536)};
-}
-// Weight gradients pack both factors, and every tile packs its own part: tiles are as square as they can be.
-inline TileShape weight_tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
-  const std::int64_t wanted = wanted_tiles(threads);
+// The cut, into four tiles per thread at most, whose threads end first: each computes its share of the tiles, then
+// waits for a third of one, since another program may slow down one of the cores. The upper bounds keep the work
+// between two looks at the progress hook below a few milliseconds.
+inline TileShape cheapest_tiles(std::int64_t rows, std::int64_t columns, int threads, TileCosts costs) {
+  constexpr std::int64_t kMostRows = 1024, kMostColumns = 1536;
+  const std::int64_t most = threads == 1 ? 1 : 4 * std::int64_t{threads};
+  const std::int64_t down_at_least = (rows + kMostRows - 1) / kMostRows;
+  const std::int64_t across_at_least = (columns + kMostColumns - 1) / kMostColumns;
   TileShape best;
-  for (std::int64_t down = 1; down <= wanted; ++down) {
-    const TileShape shape{piece_size(rows, down, 48, 48, 1152),
-                          piece_size(columns, (wanted + down - 1) / down, 96, 96, 1536)};
-    if (best.rows == 0 || std::min(shape.rows, shape.columns) > std::min(best.rows, best.columns)) best = shape;
+  std::int64_t best_time = 0;
+  for (std::int64_t down = down_at_least; down <= std::max(down_at_least, most); ++down) {
+    for (std::int64_t across = across_at_least; across <= std::max(across_at_least, most / down); ++across) {
+      const TileShape tile{piece_size(rows, down, kTileRows), piece_size(columns, across, kTileColumns)};
+      const std::int64_t tiles = ((rows + tile.rows - 1) / tile.rows) * ((columns + tile.columns - 1) / tile.columns);
+      const std::int64_t thirds = 3 * ((tiles + threads - 1) / threads) + (threads == 1 ? 0 : 1);
+      const std::int64_t time =
+          thirds * (std::min(tile.rows, rows) + costs.rows) * (std::min(tile.columns, columns) + costs.columns);
+      if (best.rows == 0 || time < best_time) {
+        best = tile;
+        best_time = time;
+      }
+    }
   }
   return best;
+}
+
+// The columns of the weights are packed, as many numbers as take the time of 40 rows.
+inline TileShape tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
+  return cheapest_tiles(rows, columns, threads, {.rows = 40, .columns = 8});
+}
+// Weight gradients pack both factors.
+inline TileShape weight_tile_shape(std::int64_t rows, std::int64_t columns, int threads) {
+  return cheapest_tiles(rows, columns, threads, {.rows = 40, .columns = 40});
 }
 
 template <typename TileTask>
