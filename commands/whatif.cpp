@@ -1,15 +1,18 @@
-// `train_gpt whatif DIR`: what a step of a run would take if something were otherwise.
+// `train_gpt whatif DIR`: the time that a step of a run would take with one thing changed.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <stdexcept>
 
 #include "commands/cli/wording.h"
 #include "commands/commands.h"
+#include "commands/report/report_log.h"
 #include "commands/run/replay.h"
 #include "commands/run/setup.h"
 #include "commands/what_if_rows.h"
 #include "pipeline/draw/markup.h"
 #include "pipeline/draw/table.h"
+#include "pipeline/schedule/flushless.h"
 
 namespace train_gpt {
 namespace {
@@ -58,11 +61,24 @@ void print_commands(const std::vector<WhatIfRow>& rows, const std::string& direc
               printable(directory).c_str());
 }
 
+// Says why a run has no records, where its log tells.
+void refuse_without_flush(const std::string& directory) {
+  const std::string log = directory + "/log.jsonl";
+  if (!std::filesystem::exists(log)) return;
+  const nlohmann::ordered_json plan = read_log(log).plan;
+  const std::string schedule = plan.is_object() ? plan.value("schedule", "") : "";
+  if (!is_flushless(schedule)) return;
+  throw std::invalid_argument(directory + ": this run has --schedule " + schedule +
+                              ", which never flushes, and keeps no records: whatif replays steps that begin and end "
+                              "with an empty pipe. Ask it of a few steps with 1f1b on the same ranks");
+}
+
 }  // namespace
 
 int run_whatif(const Options& options) {
   const std::string directory = options.run.output.empty() ? kLatestRun : options.run.output;
   const std::string path = directory + "/records.bin";
+  if (!std::filesystem::exists(path)) refuse_without_flush(directory);
   const Records records = read_records(path);
   RecordHeader header;
   std::optional<WhatIf> what_if;

@@ -24,7 +24,7 @@ namespace train_gpt {
 namespace {
 
 constexpr double kReportEveryS = 10;
-constexpr double kReportShare = 0.005;  // of the time, at most, goes into drawing it
+constexpr double kReportShare = 0.005;  // the most of the run's time for drawing it
 
 template <typename... Arguments>
 std::string format(const char* pattern, Arguments... arguments) {
@@ -178,8 +178,9 @@ void RunLog::steady(const SteadySteps& steady, const Simulation& predicted) {
   event(steady_event(steady, predicted));
   char line[200];
   std::snprintf(line, sizeof line,
-                " with a full pipe, median %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%)",
-                steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble);
+                " with a full pipe, median %.4g ms (predicted %.4g), bubble %.2f%% (predicted %.2f%%), waiting for the "
+                "norm %.3f ms on rank 0",
+                steady.period_ms, predicted.makespan, 100 * steady.bubble, 100 * predicted.bubble, steady.norm_wait_ms);
   essential(counted(steady.steps, "step") + line);
 }
 
@@ -236,7 +237,7 @@ void RunLog::write_report(bool running) {
   if (!writes_ || so_far_->start.is_null()) return;
   try {
     replace_file(report_path_, html_report(*so_far_, running ? RunCondition::running : RunCondition::over));
-  } catch (const std::runtime_error& error) {  // the run itself is worth more
+  } catch (const std::runtime_error& error) {  // the run itself goes on
     essential(std::string("note: ") + error.what());
   }
 }

@@ -12,7 +12,7 @@
 namespace train_gpt {
 namespace {
 
-// Which units of the model repeat their forward.
+// The units of the model that repeat their forward.
 std::vector<int> recomputed_units(const PlanRequest& request) {
   std::vector<int> units;
   for (std::size_t u = 0; u < request.recompute.size(); ++u) {
@@ -148,7 +148,8 @@ Event steady_event(const SteadySteps& steady, const Simulation& predicted) {
           {"period_ms", steady.period_ms},
           {"period_ms_predicted", predicted.makespan},
           {"bubble", steady.bubble},
-          {"bubble_predicted", predicted.bubble}};
+          {"bubble_predicted", predicted.bubble},
+          {"norm_wait_ms", steady.norm_wait_ms}};
 }
 
 Event validation_event(std::int64_t step, double loss, std::optional<double> bits_per_byte) {

@@ -11,10 +11,14 @@
 
 namespace train_gpt {
 
+std::string previous_name(int age) { return age == 1 ? "previous.bin" : "previous-" + std::to_string(age) + ".bin"; }
+
 std::vector<SavedFile> files_of(const Saving& saving, const ModelConfig& model) {
   std::vector<SavedFile> files = {{kModelName, model_file_bytes(model, Precision::fp32), {}}};
   if (saving.moments) files.push_back({kOptimizerName, optimizer_file_bytes(model), {}});
-  if (saving.previous) files.push_back({kPreviousName, model_file_bytes(model, Precision::fp32), {}});
+  for (int age = 1; age <= saving.previous; ++age) {
+    files.push_back({previous_name(age), model_file_bytes(model, Precision::fp32), {}});
+  }
   if (saving.update) files.push_back({kUpdateName, model_file_bytes(model, Precision::fp32), {}});
   return files;
 }
@@ -55,7 +59,7 @@ void save(Trainer& trainer, Communicator& world, const ModelConfig& model, const
   world.barrier();
   trainer.save(partial + kModelName, Precision::fp32);
   if (saving.moments) trainer.save_moments(partial + kOptimizerName);
-  if (saving.previous) trainer.save_previous(partial + kPreviousName);
+  for (int age = 1; age <= saving.previous; ++age) trainer.save_previous(partial + previous_name(age), age);
   if (saving.update) trainer.save_update(partial + kUpdateName);
   std::vector<SavedFile> files = files_of(saving, model);
   for (SavedFile& file : files) read_back(file, partial + file.name, world.rank(), world.size());

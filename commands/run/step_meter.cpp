@@ -23,7 +23,7 @@ StepMeter::StepMeter(TrainingRun& run)
       steady_(run.flushless() ? kSteadyKept : 0),
       one_host_(run.session.host().ranks == run.session.world().size()) {}
 
-// When is decided by what all ranks know alike.
+// All ranks decide when from what they know alike.
 void StepMeter::align_clocks() {
   if (run_.trainer->flowing()) return;  // it would empty the pipe
   constexpr double kEveryMs = 5000;
@@ -63,7 +63,9 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   if (run_.optimistic()) report.redone = result.redone;
   const auto pipeline = result.times.first(static_cast<std::size_t>(run_.inputs.layout.pipeline));
   report.bubble = run_.flushless() ? window_bubble(pipeline) : step_bubble(pipeline);
-  if (result.steady) steady_[static_cast<std::size_t>(steady_count_++) % kSteadyKept] = report.bubble;
+  if (result.steady) {
+    steady_[static_cast<std::size_t>(steady_count_++) % kSteadyKept] = {report.bubble, result.norm_wait_ms};
+  }
   report.bubble_predicted = run_.predicted.bubble;
   if (const std::optional<double> peak = run_.session.peak_flops(); peak && run_.computes()) {
     report.mfu = model_flops_utilisation(run_.inputs.model, batch.seq_len, report.tokens, result.ms, *peak);
@@ -71,7 +73,7 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   return report;
 }
 
-// The cost of a step's marks and of copying them, as a fraction of the time of all steps.
+// The time for steps' marks and for copying them, as a fraction of the time of all steps.
 double StepMeter::measuring_share() const {
   constexpr int kMarks = 64;
   const double begin = monotonic_seconds();
@@ -81,16 +83,19 @@ double StepMeter::measuring_share() const {
   return (keeping_ms_ + static_cast<double>(marks) * mark_ms * static_cast<double>(steps_taken_)) / steps_ms_;
 }
 
-// Medians: a step as they usually are, disturbances left out.
+// Medians: a usual step, without disturbances.
 SteadySteps StepMeter::steady_steps() const {
   const auto kept = std::min<std::size_t>(static_cast<std::size_t>(steady_count_), kSteadyKept);
-  const auto median = [&](double StepBubble::*number) {
+  const auto median = [&](const auto& number_of) {
     std::vector<double> all;
-    for (std::size_t i = 0; i < kept; ++i) all.push_back(steady_[i].*number);
+    for (std::size_t i = 0; i < kept; ++i) all.push_back(number_of(steady_[i]));
     std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>((kept - 1) / 2));
     return all[(kept - 1) / 2];
   };
-  return {.steps = steady_count_, .period_ms = median(&StepBubble::makespan), .bubble = median(&StepBubble::bubble)};
+  return {.steps = steady_count_,
+          .period_ms = median([](const Steady& one) { return one.bubble.makespan; }),
+          .bubble = median([](const Steady& one) { return one.bubble.bubble; }),
+          .norm_wait_ms = median([](const Steady& one) { return one.norm_wait_ms; })};
 }
 
 void StepMeter::show_results() {

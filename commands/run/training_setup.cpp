@@ -11,13 +11,14 @@
 #include "model/flops.h"
 #include "pipeline/plan/lowering.h"
 #include "pipeline/plan/plan_bytes.h"
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/simulate/reductions.h"
 #include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
 
-// Scales operation counts by the speed that matrix products have here. Returns the milliseconds of a micro-batch.
+// Scales operation counts by the speed of matrix products here. Returns the milliseconds of a micro-batch.
 double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
   const auto flops =
       static_cast<double>(flops_per_token(request.model, request.batch.seq_len) * request.batch.micro_batch_tokens());
@@ -31,8 +32,8 @@ double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flop
   return sum * factor;
 }
 
-// The costs of a rank on its own decide nothing. Where a micro-batch takes longer than this they are not measured
-// either; below it measuring is over at once, and small products are far from the speed of large ones.
+// The costs of a single rank decide nothing. Those of a micro-batch that takes longer than this are not measured; below
+// it measuring is quick, and small products are far from the speed of large ones.
 constexpr double kNotMeasuredFromMs = 100;
 
 }  // namespace
@@ -48,6 +49,7 @@ TrainingRun::TrainingRun(Session& s, const Options& o, RunInputs& i, const RunPl
                                    Screen{.log_every = options.run.log_every, .quiet = options.run.quiet});
     state = std::make_unique<StateFile>(options.run.output, session.world().rank(), session.world().size());
   });
+  if (stashes_weights(plan.request.schedule.name)) inputs.manifest.set_stages(plan.request.partition);
   groups = make_groups(session.world(), inputs.layout, plan);
   session.together(
       [&] { trainer = std::make_unique<Trainer>(session.device(), groups, plan, optimizer_settings(options)); });
@@ -167,7 +169,7 @@ void TrainingRun::predict() {
     planned.weight = measured.weight;
   }
   predicted = simulate_step(decided.schedule(), planned);
-  // The uniform cut was compared by the costs of single units; what stages cost in place scales both alike.
+  // The uniform cut was compared by the costs of single units; the measured costs of stages scale both alike.
   std::optional<double> uniform = decided.choice.uniform_makespan;
   if (uniform && decided.choice.predicted.makespan > 0)
     *uniform *= predicted.makespan / decided.choice.predicted.makespan;

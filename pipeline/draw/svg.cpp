@@ -17,7 +17,8 @@ namespace {
 constexpr double kLeft = 70.0, kRight = 24.0, kTop = 14.0;
 constexpr double kTitleHeight = 40.0, kPanelGap = 22.0, kAxisHeight = 38.0;
 constexpr double kLetterWidth = 6.1, kFontSize = 10.0;
-constexpr double kLaneHeight = 5.0, kLaneGap = 1.0;  // of messages
+constexpr double kVersionHeight = 9.0, kVersionLetterWidth = 4.6;  // of what names versions of the parameters
+constexpr double kLaneHeight = 5.0, kLaneGap = 1.0;                // of messages
 
 struct Layout {
   double width = 0.0;  // of the time axis
@@ -78,6 +79,17 @@ std::string fitting_label(const TimelineBar& bar, bool with_stage, double width)
   return !micro_batch.empty() && fits(micro_batch.size()) ? micro_batch : "";
 }
 
+// A strip at the foot of a bar, in a colour of its own.
+void draw_version(std::string& out, int version, double left, double top, double width) {
+  const BarColor color = bar_color('F', version);
+  print(out, "<rect class='version' x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/>", left, top, width,
+        kVersionHeight, color.fill.c_str());
+  const std::string label = "v" + std::to_string(version);
+  if (static_cast<double>(label.size()) * kVersionLetterWidth + 2.0 > width) return;
+  print(out, "<text class='version' x='%.2f' y='%.2f'>%s</text>", left + width / 2.0, top + kVersionHeight - 2.0,
+        label.c_str());
+}
+
 void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar, int rank, const Layout& layout,
               double row_top) {
   const bool shares_row = bar.lane != TimelineBar::Lane::whole;
@@ -89,7 +101,9 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
   const std::string name = bar.micro_batch < 0
                                ? std::string(1, bar.letter)
                                : std::to_string(bar.stage) + bar.letter + std::to_string(bar.micro_batch);
-  print(out, "<g><title>%s on rank %d: %.6g to %.6g ms</title>", name.c_str(), rank, bar.start, bar.end);
+  print(out, "<g><title>%s on rank %d", name.c_str(), rank);
+  if (bar.version >= 0) print(out, ", with version %d", bar.version);
+  print(out, ": %.6g to %.6g ms</title>", bar.start, bar.end);
   print(out, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.2f' fill='%s'/>", left, top, drawn, height,
         color.fill.c_str());
   if (bar.letter == 'W') {
@@ -102,10 +116,12 @@ void draw_bar(std::string& out, const Timeline& timeline, const TimelineBar& bar
     print(out, "<rect x='%.2f' y='%.2f' width='%.2f' height='%.1f' fill='%s'/>", left, top + height - kMarkHeight,
           drawn, kMarkHeight, chunk_color(chunk, timeline.chunks).c_str());
   }
+  const double strip = bar.version >= 0 && height > 2.0 * kVersionHeight ? kVersionHeight : 0.0;
+  if (strip > 0.0) draw_version(out, bar.version, left, top + height - strip, drawn);
   const std::string label = fitting_label(bar, timeline.chunks > 1 && bar.micro_batch >= 0, width);
   if (!label.empty() && height >= kFontSize) {
-    print(out, "<text x='%.2f' y='%.2f' fill='%s'>%s</text>", left + width / 2.0, top + height / 2.0 + 0.35 * kFontSize,
-          color.text.c_str(), label.c_str());
+    print(out, "<text x='%.2f' y='%.2f' fill='%s'>%s</text>", left + width / 2.0,
+          top + (height - strip) / 2.0 + 0.35 * kFontSize, color.text.c_str(), label.c_str());
   }
   out += "</g>\n";
 }
@@ -215,6 +231,14 @@ std::vector<Swatch> legend_entries(const std::vector<Timeline>& timelines) {
                                                                      "<rect y='11' width='26' height='3' fill='" +
                                                                      chunk_color(chunk, chunks) + "'/>"});
   }
+  const bool has_versions = std::any_of(timelines.begin(), timelines.end(), [](const Timeline& timeline) {
+    return !timeline.rows.empty() && !timeline.rows.front().empty() && timeline.rows.front().front().version >= 0;
+  });
+  if (has_versions) {
+    entries.push_back({"v: version of the parameters, how many updates made them",
+                       box(bar_color('F', 0).fill) + "<rect class='version' y='5' width='26' height='9' fill='" +
+                           bar_color('F', 1).fill + "'/><text class='version' x='13' y='12'>v1</text>"});
+  }
   const bool has_lanes = std::any_of(timelines.begin(), timelines.end(),
                                      [](const Timeline& timeline) { return !timeline.messages.empty(); });
   if (has_lanes) {
@@ -256,7 +280,8 @@ double draw_legend(std::string& out, const std::vector<Timeline>& timelines, con
 constexpr const char* kStyle =
     "<style>.timeline text{font:10px system-ui,sans-serif;text-anchor:middle}.timeline .title{font-size:14px;"
     "font-weight:600;text-anchor:start}.timeline .note{font-size:11px;fill:#555;text-anchor:start}.timeline "
-    ".name{font-size:11px;text-anchor:end}.timeline .legend{font-size:11px;text-anchor:start}.timeline "
+    ".name{font-size:11px;text-anchor:end}.timeline text.version{font-size:7.5px;fill:#1a1a1a}.timeline "
+    "rect.version{stroke:#fff;stroke-width:.8}.timeline .legend{font-size:11px;text-anchor:start}.timeline "
     ".tick{fill:#444}.timeline .paper{fill:#fff}.timeline "
     ".idle{fill:#e3e3e8}.timeline .axis{stroke:#777;"
     "stroke-width:1}.timeline .end{stroke:#222;stroke-width:1;stroke-dasharray:3 3}</style>\n"

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
 namespace {
@@ -63,6 +64,13 @@ Timeline timeline(const Schedule& schedule, const Simulation& simulation) {
     }
   }
   return result;
+}
+
+void add_versions(Timeline& timeline, const Schedule& schedule) {
+  for (std::size_t rank = 0; rank < timeline.rows.size(); ++rank) {
+    const std::vector<Action>& list = schedule.actions(static_cast<int>(rank));
+    for (std::size_t i = 0; i < list.size(); ++i) timeline.rows[rank][i].version = version_of(schedule, list[i]);
+  }
 }
 
 }  // namespace train_gpt

@@ -20,6 +20,7 @@ struct TimelineBar {
   Lane lane = Lane::whole;
   int stage = 0;         // virtual stage
   int micro_batch = -1;  // -1: belongs to none
+  int version = -1;      // of the parameters that it works with: how many updates made them; -1: not drawn
 };
 
 // A message on its way from a rank to another one.
@@ -48,6 +49,9 @@ Timeline timeline(const Schedule& schedule, const Simulation& simulation);
 
 // Fills in the messages that cross ranks and take time; none do where no hop of `costs` takes any.
 void add_messages(Timeline& timeline, const Schedule& schedule, const Simulation& simulation, const StageCosts& costs);
+
+// Of a schedule without a flush, of which timeline() drew all steps from fill to drain: names the versions.
+void add_versions(Timeline& timeline, const Schedule& schedule);
 
 // As in textbooks, one row per rank: `F0 F1 .  .  B0---`, with the virtual stage in front (`5F0`) where a rank has
 // several. Every action is as long as it takes; a dot is idle time. A picture wider than `columns` is folded like a

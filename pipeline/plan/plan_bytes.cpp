@@ -6,6 +6,7 @@
 
 #include "model/optimizer.h"
 #include "pipeline/plan/shards.h"
+#include "pipeline/schedule/flushless.h"
 
 namespace train_gpt {
 namespace {
@@ -73,15 +74,16 @@ void add_memory_lines(const PlanRequest& request, RankPlan& plan) {
   }
   if (request.training) {
     const bool low = request.precision != Precision::fp32;
-    if (request.spare_parameters || (request.flushless() && !low)) {
-      line(MemoryUse::spare_parameters, plan.layout.elements * kFloat);
-    }
-    if (request.flushless() && low) {
-      line(MemoryUse::spare_working_parameters, plan.layout.elements * element_size(request.precision));
-    }
+    const int older = older_versions(request.schedule, plan.rank);
+    const bool stashes = stashes_weights(request.schedule.name);
+    line(MemoryUse::spare_parameters, (request.spare_parameters ? 1 : low ? 0 : older) * plan.layout.elements * kFloat);
+    if (stashes && older > 0 && !low) plan.memory.back().name = "parameters, stashed";
+    line(MemoryUse::spare_working_parameters,
+         (low ? older : 0) * plan.layout.elements * element_size(request.precision));
+    if (stashes && older > 0 && low) plan.memory.back().name = "parameters, bf16 stashed";
     const std::int64_t gradients = plan.gradient_layout().gradient_elements * kFloat;
     line(MemoryUse::gradients, gradients);
-    if (request.flushless() && request.gradient_buffers == 2) line(MemoryUse::second_gradients, gradients);
+    if (request.flushless() && !stashes && request.gradient_buffers == 2) line(MemoryUse::second_gradients, gradients);
     if (plan.gradient_windows) line(MemoryUse::gradient_shards, gradient_shard_elements(plan.sections) * kFloat);
     line(MemoryUse::group_gradients, request.pending_sums() * gradients);
     const bool zero = request.zero > 0;

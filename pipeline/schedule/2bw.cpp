@@ -13,13 +13,10 @@
 // A forward and the backward of what it feeds travel the pipe in (p-1-r) hops each way. With w = 1 a rank waits for
 // them as soon as hops cost time; w = 2 keeps twice as many forwards between them.
 #include <algorithm>
-#include <stdexcept>
 
-#include "pipeline/schedule/flushless.h"
 #include "pipeline/schedule/generators.h"
 
 namespace train_gpt {
-namespace {
 
 Schedule two_buffered_weights(int p, int m, int w, int steps) {
   const int all = m * steps;
@@ -31,39 +28,6 @@ Schedule two_buffered_weights(int p, int m, int w, int steps) {
     for (int i = all - ahead; i < all; ++i) schedule.rank(r).backward(r, i);
   }
   schedule.steps = steps;
-  return schedule;
-}
-
-}  // namespace
-
-const std::vector<std::string>& flushless_names() {
-  static const std::vector<std::string> names = {"2bw"};
-  return names;
-}
-
-bool is_flushless(const std::string& name) { return std::ranges::count(flushless_names(), name) > 0; }
-
-std::optional<std::string> violation(const FlushlessRequest& request) {
-  constexpr std::int64_t kMostPasses = std::int64_t{1} << 28;  // as pipeline/schedule/catalog.cpp
-  const std::int64_t p = request.ranks, m = request.micro_batches, least = request.warmup_factor * (p - 1);
-  if (p < 1) return "--stages " + std::to_string(p) + ": a pipeline needs at least 1 stage";
-  if (m < std::max<std::int64_t>(1, least)) {
-    return "--micro-batches " + std::to_string(m) + ": schedule " + request.name + " at " + std::to_string(p) +
-           " stages" + (request.warmup_factor > 1 ? " with --warmup-factor 2" : "") + " needs at least " +
-           std::to_string(std::max<std::int64_t>(1, least));
-  }
-  if (p > kMostPasses / m || p * m > kMostPasses / request.steps) {
-    return "schedule " + request.name + " with " + std::to_string(p) + " stages, " + std::to_string(m) +
-           " micro-batches and " + std::to_string(request.steps) +
-           " steps is too large: their product may be at most " + std::to_string(kMostPasses);
-  }
-  return std::nullopt;
-}
-
-Schedule make_schedule(const FlushlessRequest& request) {
-  if (auto text = violation(request)) throw std::invalid_argument(*text);
-  Schedule schedule = two_buffered_weights(request.ranks, request.micro_batches, request.warmup_factor, request.steps);
-  schedule.name = request.name;
   return schedule;
 }
 

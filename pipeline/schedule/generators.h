@@ -1,5 +1,5 @@
-// The generators of the names in pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family.
-// They take legal values only.
+// The generators of the names in pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family. They
+// expect legal values.
 #pragma once
 
 #include "pipeline/schedule/list_builder.h"
@@ -19,5 +19,8 @@ Schedule v_half(int p, int m);
 Schedule v_min(int p, int m);
 Schedule dualpipe(int p, int m);
 Schedule dualpipev(int p, int m);
+// Of so many steps from fill to drain (flushless.h); w forwards ahead for each rank that follows.
+Schedule two_buffered_weights(int p, int m, int w, int steps);
+Schedule pipedream(int p, int m, int steps);
 
 }  // namespace train_gpt

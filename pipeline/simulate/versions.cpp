@@ -4,10 +4,17 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/schedule/flushless.h"
+
 namespace train_gpt {
 namespace {
 
 bool is_backward(const Action& action) { return action.op == Op::backward || action.op == Op::backward_weight; }
+
+[[noreturn]] void refuse(const Schedule& schedule, int rank, const Action& action, const std::string& why) {
+  throw std::invalid_argument("schedule " + schedule.name + ": rank " + std::to_string(rank) + " runs " +
+                              to_string(action) + ", " + why);
+}
 
 // Walks a rank's list with its updates where they have to be.
 class RankVersions {
@@ -36,8 +43,7 @@ class RankVersions {
   }
 
   [[noreturn]] void refuse(const Action& action, const std::string& why) const {
-    throw std::invalid_argument("schedule " + schedule_.name + ": rank " + std::to_string(rank_) + " runs " +
-                                to_string(action) + ", which " + why);
+    train_gpt::refuse(schedule_, rank_, action, "which " + why);
   }
 
   const Schedule& schedule_;
@@ -45,6 +51,32 @@ class RankVersions {
   std::vector<int> left_;  // [step]: backwards that have not run
   int newest_ = 0;         // version
 };
+
+// Of pipedream. A backward may free the oldest version because it is in its turn.
+void check_stash(const Schedule& schedule, int rank) {
+  int backwards = 0;  // and updates
+  for (const Action& action : schedule.actions(rank)) {
+    const int version = version_of(schedule, action);
+    if (version > backwards) {
+      refuse(schedule, rank, action,
+             "which needs version " + std::to_string(version) + " of the parameters, but only " +
+                 std::to_string(backwards) + " backwards come before it");
+    }
+    if (action.op == Op::forward) continue;
+    if (action.op != Op::backward || action.micro_batch != backwards) {
+      refuse(schedule, rank, action,
+             "but each micro-batch needs one whole backward in its turn, here " + std::to_string(backwards) + "B");
+    }
+    ++backwards;
+  }
+}
+
+// Actions of a rank's list before its first one of a step.
+std::size_t begin_of_step(const Schedule& schedule, int rank, int step) {
+  const std::vector<Action>& list = schedule.actions(rank);
+  const auto first = std::ranges::find_if(list, [&](const Action& one) { return step_of(schedule, one) == step; });
+  return static_cast<std::size_t>(first - list.begin());
+}
 
 // Actions of a rank's list up to its last backward of a step.
 std::size_t end_of_step(const Schedule& schedule, int rank, int step) {
@@ -67,32 +99,55 @@ int step_of(const Schedule& schedule, const Action& action) {
 
 int version_of_step(int step) { return std::max(0, step - 1); }
 
-std::vector<std::size_t> update_positions(const Schedule& schedule, int rank) {
-  const std::vector<Action>& list = schedule.actions(rank);
-  std::vector<std::size_t> positions;
-  for (int step = 0; step < schedule.steps; ++step) {
-    const auto first =
-        std::ranges::find_if(list, [&](const Action& one) { return step_of(schedule, one) >= step + 2; });
-    positions.push_back(static_cast<std::size_t>(first - list.begin()));
-  }
-  return positions;
+int version_of(const Schedule& schedule, const Action& action) {
+  if (schedule.steps == 1) return -1;
+  if (!stashes_weights(schedule.name)) return version_of_step(step_of(schedule, action));
+  const int rank = schedule.placement.stages[static_cast<std::size_t>(action.stage)].rank;
+  return std::max(0, action.micro_batch - older_versions(schedule, rank));
 }
 
 // Gradients: those of step t go where those of step t-2 were, and U(t-2) precedes the first action of step t, or that
 // action would lack its version.
 void check_versions(const Schedule& schedule) {
   for (int rank = 0; rank < schedule.ranks; ++rank) {
+    if (stashes_weights(schedule.name)) {
+      check_stash(schedule, rank);
+      continue;
+    }
     RankVersions versions(schedule, rank);
     for (const Action& action : schedule.actions(rank)) versions.run(action);
   }
+  if (!stashes_weights(schedule.name)) update_slack(schedule);
 }
 
 int update_slack(const Schedule& schedule) {
-  const std::vector<Action>& list = schedule.actions(0);
-  const auto last = std::find_if(list.rbegin(), list.rend(),
-                                 [&](const Action& one) { return is_backward(one) && step_of(schedule, one) == 0; });
-  const auto end = static_cast<std::size_t>(list.rend() - last);
-  return static_cast<int>((update_positions(schedule, 0).front() - end) / 2);
+  if (schedule.placement.kind != Placement::Kind::loop || schedule.chunks != 1) {
+    throw std::invalid_argument("schedule " + schedule.name + ": without a flush every rank has one stage, in order");
+  }
+  std::size_t least = schedule.actions(0).size();
+  for (int step = 0; step + 2 < schedule.steps; ++step) {
+    const std::size_t end = end_of_step(schedule, 0, step), begin = begin_of_step(schedule, 0, step + 2);
+    const Action &last = schedule.actions(0)[end - 1], &first = schedule.actions(0)[begin];
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      const std::vector<Action>& list = schedule.actions(rank);
+      const Action& own_last = list[end_of_step(schedule, rank, step) - 1];
+      const Action& own_first = list[begin_of_step(schedule, rank, step + 2)];
+      if (own_last.micro_batch != last.micro_batch) {
+        refuse(schedule, rank, own_last,
+               "its last backward of step " + std::to_string(step) + ", and rank 0 ends with " + to_string(last) +
+                   ": its gradients may come later than those of rank 0, and the update be waited for");
+      }
+      if (own_first.op != Op::forward || own_first.micro_batch != first.micro_batch) {
+        refuse(schedule, rank, own_first,
+               "its first action of step " + std::to_string(step + 2) + ", and rank 0 begins with " + to_string(first) +
+                   ": it may need the update before rank 0 does, and wait for it");
+      }
+    }
+    if (begin < end)
+      refuse(schedule, 0, first, "before " + to_string(last) + ", the last backward of two steps before");
+    least = std::min(least, (begin - end) / 2);
+  }
+  return static_cast<int>(least);
 }
 
 Schedule window_of(const Schedule& schedule) {

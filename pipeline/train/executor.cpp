@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "pipeline/plan/speculation.h"
+#include "pipeline/schedule/flushless.h"
 
 namespace train_gpt {
 namespace {
@@ -34,7 +35,8 @@ Executor::Executor(Device& device, Communicator& pipeline, const Plan& plan, Ran
       rank_plan_(memory.plan()),
       memory_(memory),
       table_(plan.request.schedule.placement),
-      generation_(rank_plan_.generation) {
+      generation_(rank_plan_.generation),
+      updates_each_backward_(stashes_weights(plan.request.schedule.name)) {
   for (const StagePlan& stage : rank_plan_.stages) {
     stages_.emplace_back(device_, stage.shape);
     gradient_ranges_.push_back(gradient_ranges(stage.shape, rank_plan_.gradient_layout()));
@@ -253,7 +255,7 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   const std::size_t place = place_of(action.stage);
   const StagePlan& stage_plan = rank_plan_.stages[place];
   Stage& stage = stages_[place];
-  const Group group = group_of(micro_batches_before(action));
+  const Group group = updates_each_backward_ ? Group{.begins = true} : group_of(micro_batches_before(action));
   if (use_ == ForwardUse::training) begin_group(action, group);
   const Version version = version_of(action);
   const ParameterView parameters{.layout = &rank_plan_.working_layout(),
@@ -335,7 +337,7 @@ void Executor::for_each_range(const Action& action, const Visit& visit) const {
 
 // Sets to zero what the first micro-batch of the first group will add to.
 void Executor::clear_gradients() {
-  if (!plan_.request.computes || rank_plan_.gradient_windows) return;
+  if (!plan_.request.computes || rank_plan_.gradient_windows || updates_each_backward_) return;
   std::array<Device::Zeros, kTensorsAtOnce> zeros;
   std::size_t count = 0;
   const auto set_to_zero = [&] { device_.zero_all({zeros.data(), std::exchange(count, 0)}); };
@@ -351,7 +353,7 @@ void Executor::clear_gradients() {
 
 // Likewise for each of the other groups, and for the first where other sections' gradients were in its place.
 void Executor::begin_group(const Action& action, const Group& group) {
-  const bool is_clear = group.number == 0 && !rank_plan_.gradient_windows;
+  const bool is_clear = group.number == 0 && !rank_plan_.gradient_windows && !updates_each_backward_;
   if (!group.begins || is_clear) return;
   for_each_range(action, [&](const GradientRange& range) {
     if (range.set_by_first) return;

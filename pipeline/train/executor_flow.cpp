@@ -49,6 +49,11 @@ int Executor::batch_place(const Action& action) const {
 }
 
 Executor::Version Executor::version_of(const Action& action) const {
+  if (flows() && stash_ != nullptr) {
+    const int m = plan_.request.batch.micro_batches;
+    const WeightStash::Place& place = stash_->of_micro_batch(step_of_action(action) * m + action.micro_batch % m);
+    return {place.values, place.low};
+  }
   const Version& version = versions_[static_cast<std::size_t>(step_of_action(action) % 2)];
   if (flows() && version.low != nullptr) return version;
   return {memory_.parameters(), memory_.working_parameters()};  // also where actions run alone, before any step

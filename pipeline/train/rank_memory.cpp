@@ -33,6 +33,7 @@ void RankMemory::allocate(const MemoryLine& line) {
   void*& block = line.use == MemoryUse::pool ? pools_[static_cast<std::size_t>(line.pool)] : at(line.use);
   try {
     block = device_.allocate(line.bytes);
+    if (line.use != MemoryUse::pool) allocated_.push_back(block);
   } catch (const std::exception& error) {
     release();
     throw std::runtime_error("rank " + std::to_string(plan_.rank) + " has no " + format_bytes(line.bytes) + " for " +
@@ -44,9 +45,7 @@ void RankMemory::allocate(const MemoryLine& line) {
 }
 
 void RankMemory::release() {
-  for (void* block : blocks_) {
-    if (block != nullptr) device_.release(block);
-  }
+  for (void* block : allocated_) device_.release(block);
   for (void* pool : pools_) {
     if (pool != nullptr) device_.release(pool);
   }

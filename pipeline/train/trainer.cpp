@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/simulate/versions.h"
 #include "pipeline/train/state_file.h"
 
@@ -40,10 +41,15 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
     executor_.set_before_action([this](ForwardUse use, std::size_t action) { before_action(use, action); });
   }
   prepare_windows();
+  time_lowered();
   if (std::ranges::any_of(lowered_, [](const LoweredAction& one) { return one.within >= 0; })) {
     executor_.set_after_unit([this](std::size_t action, int unit) { issue_within(action, unit); });
   }
-  if (plan_.request.flushless() && plan_.request.training) {
+  const bool stashes = stashes_weights(plan_.request.schedule.name);
+  if (stashes && plan_.request.training && plan_.request.computes) {
+    stash_.emplace(memory_, plan_.request.precision, train_gpt::older_versions(plan_.request.schedule, groups_.rank()));
+  }
+  if (plan_.request.flushless() && plan_.request.training && !stashes) {
     flow_.update_at = update_position(plan_.window, groups_.rank());
     executor_.set_before_action([this](ForwardUse use, std::size_t action) {
       if (use != ForwardUse::training || action != flow_.update_at) return;
@@ -195,7 +201,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   updating.begin = device_.mark();
   if (plan_.request.computes && !result.skipped) update(step, result.grad_norm);  // clips
   updating.end = device_.mark();
-  if (plan_.request.computes) lowered_marks_[update_at_] = updating;
+  if (update_at_ < lowered_.size()) lowered_marks_[update_at_] = updating;
   return result;
 }
 
@@ -229,8 +235,11 @@ StepResult Trainer::norm_beside_update(std::int64_t step, const Batch& next) {
   return result;
 }
 
+// pipedream: each micro-batch is a step of the optimizer.
 float Trainer::dloss() const {
-  return static_cast<float>(1.0 / static_cast<double>(plan_.request.batch.step_tokens()));
+  const BatchShape& batch = plan_.request.batch;
+  const bool alone = stashes_weights(plan_.request.schedule.name);
+  return static_cast<float>(1.0 / static_cast<double>(alone ? batch.micro_batch_tokens() : batch.step_tokens()));
 }
 
 // Now that the norm is known: completes the update that went ahead, or takes it back and does it again. True if it

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/schedule/flushless.h"
 #include "pipeline/train/state_file.h"
 #include "pipeline/train/trainer.h"
 
@@ -20,7 +21,10 @@ void Trainer::flow(std::int64_t step, const Batch& batch, const Batch* next, con
     if (memory_.plan().batches == 2 && next != nullptr) load_tokens(*next, step + 1);
   }
   executor_.train_window(dloss(), {.step = step, .own = true, .next = next != nullptr},
-                         [this](std::size_t) { settle_window(/*must=*/false); });
+                         [this, step](std::size_t action) {
+                           settle_window(/*must=*/false);
+                           if (stash_) update_after(step, action);
+                         });
   settle_window(/*must=*/true);
   hand_out(take);
   close_window(step, was_full && next != nullptr);
@@ -36,10 +40,14 @@ void Trainer::flow(std::int64_t step, const Batch& batch, const Batch* next, con
 void Trainer::fill(std::int64_t step, const Batch& batch) {
   flow_.open = true;
   flow_.window_begin_s = monotonic_seconds();
-  const bool low = plan_.request.precision != Precision::fp32;
   executor_.begin_flow();
-  executor_.set_version(step, low ? nullptr : memory_.spare_parameters(), memory_.spare_working_parameters());
-  executor_.set_version(step + 1, memory_.parameters(), memory_.working_parameters());
+  if (stash_) {
+    fill_stash(step);
+  } else {
+    const WeightStash::Place older = previous(1);
+    executor_.set_version(step, older.values, older.low);
+    executor_.set_version(step + 1, memory_.parameters(), memory_.working_parameters());
+  }
   if (plan_.request.computes) load_tokens(batch, step);
   executor_.train_window(dloss(), {.step = step - 1, .own = false, .next = true}, {});
 }
@@ -73,15 +81,18 @@ void Trainer::settle_window(bool must) {
     complete_report();
     flow_.merged = groups_.world->start_one_hot_sum(report_);
     flow_.merging = true;
-    flow_.is_taken = plan_.request.gradient_buffers == 1;
-    if (flow_.is_taken) take_window_step(step, 0);
+    flow_.is_taken = stash_ || plan_.request.gradient_buffers == 1;
+    if (flow_.is_taken && !stash_) take_window_step(step, 0);
   }
   // Where parameters are gathered after it, the update is made as soon as it can be.
   if (!must && (!shards() || !groups_.world->done(flow_.merged))) return;
   waits_for_ = "the losses and norms of all ranks";
+  const double begin = monotonic_seconds();
   groups_.world->await(flow_.merged);
+  const double waited = monotonic_seconds() - begin;
   waits_for_ = nullptr;
   StepResult result = read_report(step);
+  result.norm_wait_ms = 1000 * waited;
   result.learning_rate = flow_.result.learning_rate;
   result.ms = flow_.result.ms;
   result.steady = flow_.result.steady;
@@ -176,13 +187,16 @@ void Trainer::keep_version(std::int64_t step) {
 }
 
 void Trainer::copy_to_previous() {
-  const RankPlan& rank = memory_.plan();
   if (!plan_.request.flushless() || !plan_.request.training) return;
-  if (plan_.request.precision == Precision::fp32) {
-    device_.copy(memory_.spare_parameters(), memory_.parameters(), rank.bytes_of(MemoryUse::spare_parameters));
-  } else {
-    device_.copy(memory_.spare_working_parameters(), memory_.working_parameters(),
-                 rank.bytes_of(MemoryUse::spare_working_parameters));
+  const std::int64_t elements = memory_.plan().layout.elements;
+  const int older = train_gpt::older_versions(plan_.request.schedule, groups_.rank());
+  for (int age = 1; age <= older; ++age) {
+    const WeightStash::Place place = previous(age);
+    if (place.values != nullptr) {
+      device_.copy(place.values, memory_.parameters(), elements * static_cast<std::int64_t>(sizeof(float)));
+    } else {
+      device_.copy(place.low, memory_.working_parameters(), elements * element_size(plan_.request.precision));
+    }
   }
 }
 
@@ -192,18 +206,28 @@ void Trainer::hand_out(const TakeResult& take) {
   take(std::exchange(flow_.result_of, -1), flow_.result);
 }
 
-// ---- the version before the newest, in files ------------------------------------------------------------------------
+// ---- the versions before the newest, in files ----------------------------------------------------------------------
+
+int Trainer::older_versions() const { return train_gpt::older_versions(plan_.request.schedule, 0); }
+
+WeightStash::Place Trainer::previous(int age) const {
+  if (stash_) return stash_->place(stash_->newest() - age);
+  const bool low = plan_.request.precision != Precision::fp32;
+  return {low ? nullptr : memory_.spare_parameters(), memory_.spare_working_parameters()};
+}
 
 // In bf16 there are rounded numbers alone, which the gradients' arena holds as floats on their way: the pipe is empty.
-void Trainer::load_previous(const ModelFile& file) {
+void Trainer::load_previous(const ModelFile& file, int age) {
   const RankPlan& rank = memory_.plan();
-  if (plan_.request.precision == Precision::fp32) {
-    file.read_arena(device_, memory_.spare_parameters(), rank.layout);
+  if (age > train_gpt::older_versions(plan_.request.schedule, groups_.rank())) return;
+  const WeightStash::Place place = previous(age);
+  if (place.values != nullptr) {
+    file.read_arena(device_, place.values, rank.layout);
     return;
   }
   file.read_arena(device_, memory_.gradients(), rank.layout);
   for (const ArenaLayout::Entry& entry : rank.layout.entries) {
-    char* low = static_cast<char*>(memory_.spare_working_parameters());
+    char* low = static_cast<char*>(place.low);
     device_.from_float(low + entry.offset * element_size(plan_.request.precision), memory_.gradients() + entry.offset,
                        entry.info.elements);
   }
@@ -218,12 +242,18 @@ void Trainer::load_update(const ModelFile& file) {
 
 void Trainer::save_update(const std::string& path) { save_arena(path, memory_.last_update()); }
 
-void Trainer::save_previous(const std::string& path) {
+// A rank that has none so old writes its oldest.
+void Trainer::save_previous(const std::string& path, int age) {
   const RankPlan& rank = memory_.plan();
-  const float* values = memory_.spare_parameters();
-  if (plan_.request.precision != Precision::fp32) {
+  const int older = std::min(age, train_gpt::older_versions(plan_.request.schedule, groups_.rank()));
+  const WeightStash::Place place =
+      older > 0 ? previous(older)
+                : WeightStash::Place{plan_.request.precision == Precision::fp32 ? memory_.parameters() : nullptr,
+                                     memory_.working_parameters()};
+  const float* values = place.values;
+  if (values == nullptr) {
     for (const ArenaLayout::Entry& entry : rank.layout.entries) {
-      const char* low = static_cast<const char*>(memory_.spare_working_parameters());
+      const char* low = static_cast<const char*>(place.low);
       device_.to_float(memory_.gradients() + entry.offset, low + entry.offset * element_size(plan_.request.precision),
                        entry.info.elements);
     }

@@ -1,5 +1,5 @@
 // --schedule 2bw under mpirun: one rank's numbers, checkpoints and stop requests that any number of ranks goes on from,
-// and what does not go together.
+// and what does not go together. pipedream, whose numbers depend on the ranks.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -43,8 +43,15 @@ class FlushlessRun : public testing::Test {
   std::string hash(const std::string& output) const {
     return events(read_file(folder_ / (output + "/log.jsonl")), "end").back().at("parameter_hash");
   }
-  void run(int ranks, const std::string& output, const std::string& more) const {
-    const ProgramRun program = run_program(ranks, "train " + sizes() + more + " --output " + (folder_ / output));
+  // The same for pipedream.
+  std::string pipedream(const std::string& settings = "--grad-clip 0 --tied false") const {
+    const std::string of_2bw = "--grad-clip 2 --schedule 2bw";
+    std::string text = sizes();
+    return text.replace(text.find(of_2bw), of_2bw.size(), "--schedule pipedream " + settings);
+  }
+  void run(int ranks, const std::string& output, const std::string& more) const { run(ranks, output, more, sizes()); }
+  void run(int ranks, const std::string& output, const std::string& more, const std::string& options) const {
+    const ProgramRun program = run_program(ranks, "train " + options + more + " --output " + (folder_ / output));
     EXPECT_EQ(program.status, 0) << more << "\n" << program.output;
   }
   static std::string refusal(int ranks, const std::string& arguments) {
@@ -81,6 +88,38 @@ TEST_F(FlushlessRun, HasTheNumbersOfOneRankAndGoesOnFromItsCheckpoints) {
   EXPECT_NE(refusal(2, resume).find("previous.bin is missing"), std::string::npos);
 }
 
+TEST_F(FlushlessRun, PipeDreamGoesOnWithItsRanksAndItsCut) {
+  const std::string more = "--checkpoint-every 2 --keep 9 --steps 5";
+  run(3, "unbroken", more, pipedream());
+  const std::string checkpoint = folder_ / "unbroken/checkpoints/step-2";
+  run(3, "resumed", more + " --synchronous-sends --resume " + checkpoint, pipedream());
+  EXPECT_EQ(hash("resumed"), hash("unbroken"));
+  run(2, "two", more, pipedream());
+  EXPECT_NE(hash("two"), hash("unbroken"));
+
+  const std::string resume = pipedream() + "--steps 5 --output " + (folder_ / "refused") + " --resume " + checkpoint;
+  EXPECT_NE(refusal(2, resume).find("on 2 ranks than on the 3"), std::string::npos);
+  EXPECT_NE(refusal(3, resume + " --partition 4,1,1").find("--partition is 4,1,1, but the checkpoint has"),
+            std::string::npos);
+  EXPECT_EQ(std::remove((checkpoint + "/previous-2.bin").c_str()), 0);
+  EXPECT_NE(refusal(3, resume).find("previous-2.bin is missing"), std::string::npos);
+}
+
+TEST_F(FlushlessRun, PipeDreamRefusesWhatWaitsForOtherRanks) {
+  const auto with = [&](const std::string& more) { return refusal(0, pipedream() + more); };
+  EXPECT_NE(refusal(0, pipedream("--tied false")).find("give --grad-clip 0"), std::string::npos);
+  EXPECT_NE(refusal(0, pipedream("--grad-clip 0")).find("give --tied false"), std::string::npos);
+  EXPECT_NE(with("--max-skipped 1").find("leave out --max-skipped"), std::string::npos);
+  EXPECT_NE(with("--accumulation-groups 2").find("leave out --accumulation-groups"), std::string::npos);
+  EXPECT_NE(with("--warmup-factor 2").find("2bw takes it"), std::string::npos);
+  EXPECT_NE(with("--delay-correction error-feedback").find("2bw takes it"), std::string::npos);
+  EXPECT_NE(refusal(2, pipedream() + "--data-parallel 2").find("give --data-parallel 1"), std::string::npos);
+  run(0, "tied", "--steps 1");
+  std::string from_file = "--train-data " + (folder_ / "train.bin") + " --init " + (folder_ / "tied/model.bin") +
+                          " --seq-len 32 --micro-batches 4 --grad-clip 0 --schedule pipedream";
+  EXPECT_NE(refusal(2, from_file).find("tied/model.bin is tied"), std::string::npos);
+}
+
 TEST_F(FlushlessRun, StopsWithTheStepThatHasBegunAndGoesOn) {
   std::istringstream words(sizes() + "--steps 1000000 --inject-delay action=2 --output " + (folder_ / "stopped"));
   StartedProgram started(3, {std::istream_iterator<std::string>(words), {}}, folder_.path());
@@ -112,6 +151,11 @@ TEST_F(FlushlessRun, TheTimedDeviceHasSteadySteps) {
   EXPECT_GE(steady[0].at("period_ms"), 24) << "no machine is faster than its actions";
   EXPECT_GT(Json::parse(read_file(folder_ / "trace.json")).at("traceEvents").size(), 100U);
   EXPECT_NE(read_file(folder_ / "step.svg").find("one step of each rank"), std::string::npos);
+  EXPECT_EQ(read_file(folder_ / "step.svg").find("class='version'"), std::string::npos) << "of a step somewhere";
+  const ProgramRun asked = run_program(0, "whatif " + output);
+  EXPECT_EQ(asked.status, 2);
+  EXPECT_NE(asked.output.find("--schedule 2bw, which never flushes, and keeps no records"), std::string::npos)
+      << asked.output;
 }
 
 TEST_F(FlushlessRun, RefusesWhatDoesNotGoTogether) {

@@ -268,6 +268,16 @@ TEST_F(SimulateCommand, NeverFlushing) {
   const std::string text = run(sizes + "2bw").out;
   EXPECT_NE(text.find("24 ms with a bubble of 0.00%"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 0 runs 1 forwards and backwards"), std::string::npos) << text;
+  EXPECT_NE(text.find("nobody waits for their norm"), std::string::npos) << text;
+  const std::string short_run = "--stages 3 --micro-batches 2 --steps 6 --schedule ";
+  const std::string stashing = run(short_run + "pipedream,2bw --svg " + path("versions.svg")).out;
+  EXPECT_NE(stashing.find("pipedream: rank 0 keeps 3 versions"), std::string::npos) << stashing;
+  const std::string picture = content(path("versions.svg"));
+  EXPECT_NE(picture.find("0B3 on rank 0, with version 1:"), std::string::npos) << "pipedream";
+  EXPECT_NE(picture.find("0B7 on rank 0, with version 2:"), std::string::npos) << "2bw";
+  EXPECT_NE(picture.find("2B11 on rank 2, with version 11:"), std::string::npos) << "the last rank has the newest";
+  EXPECT_NE(refusal(short_run + "1f1b").find("--steps has no meaning for --schedule 1f1b"), std::string::npos);
+  EXPECT_NE(refusal("--stages 3 --schedule 2bw --steps 5").find("--steps"), std::string::npos);
   EXPECT_NE(refusal(sizes + "2bw --warmup-factor 2").find("at least 14"), std::string::npos);
   EXPECT_NE(refusal(sizes + "1f1b --warmup-factor 2").find("2bw takes it"), std::string::npos);
   EXPECT_NE(refusal("--stages 8 --micro-batches 6 --schedule 2bw").find("at least 7"), std::string::npos);

@@ -91,8 +91,8 @@ class Sweep {
   Settings settings_;
   std::map<Precision, std::unique_ptr<Device>> devices_;
   std::unique_ptr<Communicator> world_;
-  // By precision, micro-batches, groups, clip, vocabulary, layers, and whether gradients are a step old.
-  std::map<std::tuple<Precision, int, int, double, std::int64_t, std::int64_t, bool>, Outcome> references_;
+  // By precision, micro-batches, groups, clip, vocabulary, layers, whether gradients are old, and ranks.
+  std::map<std::tuple<Precision, int, int, double, std::int64_t, std::int64_t, bool, int>, Outcome> references_;
   int passed_ = 0;
   int failed_ = 0;
 };
@@ -134,12 +134,16 @@ Outcome Sweep::run_case(const Run& run, Precision precision, bool staged, bool& 
 
 const Outcome& Sweep::one_rank(const Run& run, Precision precision) {
   const bool delayed = is_flushless(run.schedule);
+  // What depends on the number of ranks is held against a run with breaks.
+  const int ranks = stashes_weights(run.schedule) ? run.ranks : 1;
   Outcome& reference = references_[{precision, run.micro_batches * run.replicas, run.groups, run.grad_clip, run.vocab,
-                                    run.layers, delayed}];
+                                    run.layers, delayed, ranks}];
   if (reference.hash.empty()) {
     Run alone = run;
     alone.schedule = delayed ? run.schedule : "gpipe";
-    alone.ranks = alone.replicas = 1;
+    alone.ranks = ranks;
+    alone.drain_every = stashes_weights(run.schedule) ? 1 : 0;
+    alone.replicas = 1;
     alone.micro_batches = run.micro_batches * run.replicas;
     alone.chunks = 0;
     alone.zero = 0;
@@ -188,6 +192,10 @@ struct Case {
     result.steps = is_flushless(schedule) ? std::max(steps, 4) : steps;  // to have some with a full pipe
     result.optimistic = optimistic;
     result.grad_clip = clip;
+    if (stashes_weights(schedule)) {
+      result.grad_clip = 0;
+      result.tied = false;
+    }
     result.layers = layers;
     if (!shards) return result;
     result.layers = 1;
@@ -219,6 +227,8 @@ std::vector<Case> cases(bool full) {
   for (const int p : {1, 2, 4}) all.push_back({.schedule = "2bw", .ranks = p});
   all.push_back({.schedule = "2bw", .ranks = 2, .replicas = 2});
   all.push_back({.schedule = "2bw", .ranks = 4, .staged = true});
+  all.push_back({.schedule = "pipedream", .ranks = 2});
+  all.push_back({.schedule = "pipedream", .ranks = 4, .staged = true});
   all.push_back({.schedule = "gpipe", .ranks = 1, .replicas = 4});
   all.push_back({.schedule = "1f1b", .ranks = 2, .replicas = 2, .zero = 1});
   all.push_back({.schedule = "breadth-first", .ranks = 2, .replicas = 2, .chunks = 4, .zero = 2});

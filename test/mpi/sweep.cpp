@@ -118,6 +118,10 @@ std::vector<Run> without_a_flush(const Settings& settings) {
         run.steps = settings.full ? 20 : 5;
         run.validate_every = 3;
         run.groups = 1;
+        if (stashes_weights(name)) {
+          run.tied = false;
+          run.grad_clip = 0;
+        }
         all.push_back(run);
       }
     }
@@ -214,17 +218,18 @@ std::vector<Run> cases(const Settings& settings) {
   return all;
 }
 
-// The same model and batch on one rank; of every kind one run is made.
+// The same model and batch on one rank, or, where the number of ranks tells, on threads; of every kind one run is made.
 class OneRank {
  public:
   const Outcome& outcome(const Run& run) {
     const bool delayed = is_flushless(run.schedule);
+    const int ranks = stashes_weights(run.schedule) ? run.ranks : 1;
     Outcome& known = known_[{run.micro_batches * run.replicas, run.groups, run.layers, run.hidden, run.steps, run.tied,
-                             run.optimizer, run.validate_every, delayed}];
+                             run.optimizer, run.validate_every, delayed, ranks}];
     if (!known.hash.empty()) return known;
     Run reference = run;
     reference.schedule = delayed ? run.schedule : "gpipe";
-    reference.ranks = 1;
+    reference.ranks = ranks;
     reference.chunks = 0;
     reference.head = HeadForm::streamed;
     reference.replicas = 1;  // groups count those of all replicas
@@ -236,7 +241,7 @@ class OneRank {
   }
 
  private:
-  std::map<std::tuple<int, int, std::int64_t, std::int64_t, int, bool, OptimizerKind, int, bool>, Outcome> known_;
+  std::map<std::tuple<int, int, std::int64_t, std::int64_t, int, bool, OptimizerKind, int, bool, int>, Outcome> known_;
 };
 
 // Counts cases and says how far it is. A case that hangs ends the program with its name.

@@ -23,7 +23,7 @@ TEST(OptionsRefused, UnknownOptions) {
   EXPECT_REFUSED(parse("--sched gpipe"), "did you mean --schedule?");
   EXPECT_REFUSED(parse("--xyzzyx 1"), "unknown option --xyzzyx;", "train_gpt train --help");
   EXPECT_REFUSED(parse("--ascii"), "--ascii is not an option of train, but of simulate");
-  EXPECT_REFUSED(parse("simulate --stages 4 --steps 3"), "--steps is not an option of simulate, but of train");
+  EXPECT_REFUSED(parse("simulate --stages 4 --seed 3"), "--seed is not an option of simulate");
   EXPECT_REFUSED(parse("prepare --init a"), "--init", "train, evaluate, plan, profile, convert or generate");
   EXPECT_REFUSED(parse("---steps 3"), "---steps");
   EXPECT_REFUSED(parse("--=3"), "unknown option --");
@@ -83,7 +83,7 @@ TEST(OptionsRefused, NamesThatAreNotKnown) {
   EXPECT_REFUSED(parse("--device gpu"), "--device: 'gpu'", "auto, cpu, cuda or timed");
   EXPECT_REFUSED(parse("--precision fp23"), "--precision", "did you mean fp32?");
   EXPECT_REFUSED(parse("--lr-schedule cosin"), "--lr-schedule", "cosin", "constant, cosine, linear");
-  EXPECT_REFUSED(parse("--schedule 1b1f"), "--schedule: '1b1f'", "did you mean 1f1b?", "auto or 2bw");
+  EXPECT_REFUSED(parse("--schedule 1b1f"), "--schedule: '1b1f'", "did you mean 1f1b?", "auto, 2bw or pipedream");
   EXPECT_REFUSED(parse("--model d7"), "d7", "d6", "d48");
 }
 

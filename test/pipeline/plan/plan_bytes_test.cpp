@@ -196,6 +196,11 @@ TEST(Memory, PlannedIsAllocatedIsUsedWithoutAFlush) {
       run.gradient_buffers = 1;
     });
     if (m >= 2 * (p - 1)) expect_exact("twice as far ahead", [](TrainingRun& run) { run.warmup_factor = 2; });
+    expect_exact("an update after every backward", [](TrainingRun& run) {
+      run.schedule = "pipedream";
+      run.tied = false;
+      run.grad_clip = 0;
+    });
   }
 }
 

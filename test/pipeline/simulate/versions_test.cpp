@@ -1,11 +1,13 @@
-// 2bw on paper: versions, buffers, the steady bubble and the room for clipping.
+// 2bw and pipedream on paper: versions, buffers, the steady bubble and the room for clipping.
 #include "pipeline/simulate/versions.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
+#include <set>
 
 #include "pipeline/schedule/flushless.h"
 #include "pipeline/schedule/list_builder.h"
@@ -111,6 +113,133 @@ TEST(TwoBufferedWeights, ClippingIsFree) {
     }
     EXPECT_EQ(update_slack(schedule), m - w * (p - 1));
   }
+}
+
+// Which actions of which ranks are over before an action begins, by lists and messages alone, computed the long way:
+// [rank][position in its list], per rank the actions that are.
+using Past = std::vector<std::vector<std::vector<std::size_t>>>;
+Past past_of(const Schedule& schedule) {
+  const auto p = static_cast<std::size_t>(schedule.ranks);
+  Past past(p);
+  std::vector<std::vector<std::size_t>> forward(static_cast<std::size_t>(schedule.micro_batches)), backward = forward;
+  for (std::size_t left = 1; left > 0;) {
+    left = 0;
+    for (std::size_t r = 0; r < p; ++r) {
+      const std::vector<Action>& list = schedule.lists[r];
+      for (std::size_t i = past[r].size(); i < list.size(); ++i) {
+        const auto mb = static_cast<std::size_t>(list[i].micro_batch);
+        const bool is_forward = list[i].op == Op::forward;
+        const bool has_input = is_forward ? r > 0 : r + 1 < p;
+        auto& arrived = is_forward ? forward : backward;
+        if (has_input && (arrived[mb].empty() || arrived[mb].back() != (is_forward ? r - 1 : r + 1))) break;
+        std::vector<std::size_t> before = i > 0 ? past[r][i - 1] : std::vector<std::size_t>(p, 0);
+        before[r] = i;
+        for (std::size_t q = 0; has_input && q < p; ++q) before[q] = std::max(before[q], arrived[mb][q]);
+        past[r].push_back(before);
+        before[r] = i + 1;
+        before.push_back(r);  // who sent it
+        arrived[mb] = before;
+      }
+      left += list.size() - past[r].size();
+    }
+  }
+  return past;
+}
+
+// What update_slack() concludes from three facts, by following every list and message: before a rank's first action of
+// step t+2 begins, all ranks are through with their last backward of step t. And by how much on rank 0.
+TEST(TwoBufferedWeights, GradientsAreCompleteBeforeAnybodyNeedsTheirUpdate) {
+  for (const int w : {1, 2}) {
+    for_all_sizes(w, [&](int p, int m) {
+      const Schedule schedule = two_bw(p, m, w, 6);
+      const Past past = past_of(schedule);
+      const auto position = [&](int rank, const auto& is_it) {
+        const std::vector<Action>& list = schedule.actions(rank);
+        return static_cast<std::size_t>(std::ranges::find_if(list, is_it) - list.begin());
+      };
+      for (int step = 0; step + 2 < schedule.steps; ++step) {
+        const auto ends = [&](const Action& one) {
+          return one.op == Op::backward && one.micro_batch == (step + 1) * m - 1;
+        };
+        const auto begins = [&](const Action& one) { return one.micro_batch == (step + 2) * m; };
+        for (int rank = 0; rank < p; ++rank) {
+          const std::vector<std::size_t>& over = past[static_cast<std::size_t>(rank)][position(rank, begins)];
+          for (int other = 0; other < p; ++other)
+            ASSERT_GT(over[static_cast<std::size_t>(other)], position(other, ends)) << "p=" << p << " m=" << m;
+        }
+        EXPECT_EQ(position(0, begins) - position(0, ends) - 1, static_cast<std::size_t>(2 * (m - w * (p - 1))));
+      }
+      EXPECT_EQ(update_slack(schedule), m - w * (p - 1)) << "p=" << p << " w=" << w;
+    });
+  }
+}
+
+// Lists that run, and keep all versions apart, but in which an update may be waited for.
+TEST(TwoBufferedWeights, WhereAnUpdateCouldHoldUpAnActionIsRefused) {
+  const auto swapped = [](int rank, Action a, Action b) {
+    Schedule schedule = two_bw(2, 4, 1, 4);
+    std::vector<Action>& list = schedule.lists[static_cast<std::size_t>(rank)];
+    std::iter_swap(std::ranges::find(list, a), std::ranges::find(list, b));
+    return schedule;
+  };
+  const auto forward = [](int rank, int mb) { return Action{.op = Op::forward, .stage = rank, .micro_batch = mb}; };
+  const auto backward = [](int rank, int mb) { return Action{.op = Op::backward, .stage = rank, .micro_batch = mb}; };
+  EXPECT_REFUSED(check_versions(swapped(1, backward(1, 2), backward(1, 3))), "rank 1 runs 1B2",
+                 "last backward of step 0", "rank 0 ends with 0B3");
+  EXPECT_REFUSED(check_versions(swapped(1, forward(1, 8), forward(1, 9))), "rank 1 runs 1F9", "first action of step 2",
+                 "rank 0 begins with 0F8");
+  Schedule v_shaped = two_bw(2, 4, 1, 4);
+  v_shaped.placement.kind = Placement::Kind::v_shape;
+  EXPECT_REFUSED(check_versions(v_shaped), "every rank has one stage");
+}
+
+Schedule pipedream(int p, int m, int steps = 8) {
+  return make_schedule({.name = "pipedream", .ranks = p, .micro_batches = m, .steps = steps});
+}
+
+// Issue 18's formula, and that versions are enough: counted by walking the lists with an update after every backward.
+TEST(PipeDreamLists, AForwardHasTheNewestVersionAndStagesKeepAsManyAsTheyAreFromTheEnd) {
+  for_all_sizes(1, [](int p, int m) {
+    const Schedule schedule = pipedream(p, m);
+    check_schedule(schedule);
+    EXPECT_NEAR(steady_state(schedule, simulate(schedule, Costs{})).bubble, 0, 1e-12);
+    for (int s = 0; s < p; ++s) {
+      int newest = 0;
+      std::size_t most = 0;
+      std::map<int, int> used;  // version of each micro-batch between its F and its B
+      for (const Action& action : schedule.actions(s)) {
+        const int i = action.micro_batch, version = std::max(0, i - (p - s) + 1);
+        EXPECT_EQ(version_of(schedule, action), version);
+        if (action.op == Op::forward) {
+          EXPECT_EQ(version, newest) << "p=" << p << " s=" << s << " F" << i;
+          used[i] = version;
+        } else {
+          EXPECT_EQ(used.at(i), version);
+        }
+        std::set<int> kept = {newest};
+        for (const auto& [mb, one] : used) kept.insert(one);
+        most = std::max(most, kept.size());
+        if (action.op == Op::backward) {
+          used.erase(i);
+          ++newest;
+        }
+      }
+      EXPECT_EQ(most, static_cast<std::size_t>(p - s)) << "p=" << p;
+      EXPECT_EQ(older_versions(schedule, s), p - s - 1);
+    }
+  });
+  EXPECT_EQ(older_versions(two_bw(4, 4), 2), 1);
+}
+
+TEST(PipeDreamLists, AVersionThatDoesNotExistYetIsRefused) {
+  Schedule early = pipedream(2, 2, 4);
+  std::vector<Action>& list = early.lists[0];
+  std::swap(list[2], list[3]);  // 0B0 after 0F2
+  EXPECT_REFUSED(check_schedule(early), "0F2", "version 1", "only 0 backwards");
+  Schedule turned = pipedream(2, 2, 4);
+  std::swap(turned.lists[0][2], turned.lists[0][4]);  // F0 F1 B1 F2 B0
+  EXPECT_REFUSED(check_versions(turned), "0B1", "in its turn, here 0B");
+  EXPECT_REFUSED(pipedream(4, 2), "--micro-batches 2", "pipedream", "at least 3");
 }
 
 // The window of a rank in a middle step: as many actions as a step has, of which w(p-1-r) are forwards of the next.

@@ -1,5 +1,5 @@
-// Schedules that never flush: the bits of a plain loop that computes with old parameters, over ranks, micro-batches,
-// delays, clipping, breaks and replicas.
+// 2bw: the bits of a plain loop that computes with old parameters, over ranks, micro-batches, delays, clipping, breaks
+// and replicas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 #include "model/optimizer.h"
 #include "pipeline/train/measurement.h"
 #include "pipeline/train/trainer.h"
-#include "test/model/plain_trainer.h"
 #include "test/model/temporary_folder.h"
 #include "test/pipeline/expect_equal.h"
+#include "test/pipeline/train/plain_loop.h"
 #include "test/pipeline/train/training_runs.h"
 
 namespace train_gpt::test {
@@ -43,42 +43,6 @@ double median_norm(TrainingRun run) {
   std::vector<double> norms = train(run).norms;
   std::ranges::nth_element(norms, norms.begin() + kSteps / 2);
   return norms[kSteps / 2];
-}
-
-MicroBatch micro_batch(std::int64_t vocab, std::int64_t step, std::int64_t row) {
-  MicroBatch batch;
-  for (std::int64_t t = 0; t < kSeqLen; ++t) {
-    batch.tokens.push_back(token(vocab, step, row, t));
-    batch.targets.push_back(token(vocab, step, row, t + 1));
-  }
-  return batch;
-}
-
-// The settings of train(), in a loop without pipeline whose stages take their gradients at old parameters.
-std::unique_ptr<PlainTrainer> plain(Device& device, const TrainingRun& run, const std::vector<int>& cut,
-                                    const std::vector<int>& delays) {
-  const LearningRate rate{.peak = run.peak_learning_rate, .steps = run.steps, .warmup_steps = 1};
-  const ChainShape shape{.model = {.layers = run.layers,
-                                   .heads = run.heads,
-                                   .hidden = run.hidden,
-                                   .vocab = run.vocab,
-                                   .max_seq_len = kSeqLen,
-                                   .tied = run.tied},
-                         .cut = cut,
-                         .recompute = {},
-                         .B = run.rows,
-                         .T = kSeqLen};
-  auto trainer = std::make_unique<PlainTrainer>(
-      device, shape,
-      TrainerOptions{.adamw = {.weight_decay = 0.1F},
-                     .grad_clip = run.grad_clip,
-                     .delays = delays,
-                     .rate = [=, m = run.micro_batches, by_micro_batch = run.schedule == "pipedream"](
-                                 std::int64_t step) { return learning_rate(rate, by_micro_batch ? step / m : step); }});
-  for (StageChain::Rank& rank : trainer->chain().ranks()) {
-    initialise_arena(device, rank.values.data(), shape.model, rank.layout, 7);
-  }
-  return trainer;
 }
 
 TEST(Flushless, AStepTakesItsGradientsAtTheParametersOfTheStepBefore) {

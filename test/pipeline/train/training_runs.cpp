@@ -30,6 +30,10 @@ void read_batch(Batch& batch, const Trainer& trainer, std::int64_t vocabulary, s
   trainer.read_batch(batch, reader(0), reader(1));
 }
 
+std::string previous_file(const std::string& folder, int age) {
+  return folder + "/previous" + (age > 1 ? std::to_string(age) : "") + ".bin";
+}
+
 }  // namespace
 
 Outcome train_rank(Communicator& world, const Run& run, const Delays& delays, const AfterStep& after_step) {
@@ -71,7 +75,7 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   request.caches = run.caches;
   request.spare_parameters = run.optimistic;
   request.zero = run.zero;
-  request.gradient_buffers = run.gradient_buffers;
+  request.gradient_buffers = stashes_weights(run.schedule) ? 1 : run.gradient_buffers;
   request.error_feedback = run.error_feedback;
   request.precision = device.precision();
   request.head_chunks = device.head_chunks();
@@ -92,7 +96,9 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   } else {
     trainer.load(ModelFile(run.resume_from + "/model.bin"));
     trainer.load_moments(OptimizerFile(run.resume_from + "/optimizer.bin"));
-    if (request.flushless()) trainer.load_previous(ModelFile(run.resume_from + "/previous.bin"));
+    for (int age = 1; age <= trainer.older_versions(); ++age) {
+      trainer.load_previous(ModelFile(previous_file(run.resume_from, age)), age);
+    }
     if (request.error_feedback) trainer.load_update(ModelFile(run.resume_from + "/update.bin"));
   }
   trainer.open();
@@ -138,7 +144,9 @@ Outcome train_rank(Communicator& world, Device& device, const Run& run, const De
   if (!run.save_to.empty()) {
     trainer.save(run.save_to + "/model.bin", Precision::fp32);
     trainer.save_moments(run.save_to + "/optimizer.bin");
-    if (request.flushless()) trainer.save_previous(run.save_to + "/previous.bin");
+    for (int age = 1; age <= trainer.older_versions(); ++age) {
+      trainer.save_previous(previous_file(run.save_to, age), age);
+    }
     if (request.error_feedback) trainer.save_update(run.save_to + "/update.bin");
   }
   return outcome;
