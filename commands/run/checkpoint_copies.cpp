@@ -30,7 +30,7 @@ bool copies_fit(const Plan& plan, std::int64_t limit) {
 
 std::string without_copies(const Plan& plan) {
   if (plan.request.flushless()) {
-    return "training waits while checkpoints are written: without a flush they hold two sets of parameters";
+    return "training waits while checkpoints are written: without a flush they hold several sets of parameters";
   }
   return "training waits while checkpoints are written: a copy of parameters and moments beside the plan, from "
          "which they could be written meanwhile, would take up to " +

@@ -52,6 +52,15 @@ ChoiceRequest resized(const ChoiceRequest& request, int ranks, std::int64_t rows
   return other;
 }
 
+// No plan of these ranks fits: together they hold every parameter once, whatever is recomputed or shared out.
+bool is_hopeless(const ChoiceRequest& request) {
+  if (!request.base.computes) return false;  // no parameters are kept
+  const double ranks = static_cast<double>(request.ranks) * request.base.batch.replicas;
+  std::int64_t most = request.memory_limit;
+  for (const std::int64_t limit : request.memory_limits) most = std::max(most, limit);
+  return 4.0 * static_cast<double>(parameter_count(request.base.model)) > ranks * static_cast<double>(most);
+}
+
 // The request as it is, and with less memory by recomputation, by another schedule, by both.
 std::vector<Attempt> with_less_kept(const std::string& options, ChoiceRequest request) {
   if (request.cut == ChoiceRequest::Cut::list) request.cut = ChoiceRequest::Cut::measured;
@@ -82,6 +91,7 @@ std::string what_fits(const ChoiceRequest& refused) {
   const BatchShape& batch = request.base.batch;
   const auto first_that_fits = [](const std::vector<Attempt>& attempts) -> std::string {
     for (const Attempt& attempt : attempts) {
+      if (is_hopeless(attempt.request)) continue;
       try {
         const Choice choice = choose(attempt.request);
         if (!choice.fits) continue;

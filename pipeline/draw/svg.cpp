@@ -235,7 +235,7 @@ std::vector<Swatch> legend_entries(const std::vector<Timeline>& timelines) {
     return !timeline.rows.empty() && !timeline.rows.front().empty() && timeline.rows.front().front().version >= 0;
   });
   if (has_versions) {
-    entries.push_back({"v: version of the parameters, how many updates made them",
+    entries.push_back({"v1: version of the parameters",
                        box(bar_color('F', 0).fill) + "<rect class='version' y='5' width='26' height='9' fill='" +
                            bar_color('F', 1).fill + "'/><text class='version' x='13' y='12'>v1</text>"});
   }

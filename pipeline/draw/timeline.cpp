@@ -40,7 +40,9 @@ Timeline timeline(const Schedule& schedule, const Simulation& simulation) {
   }
   Timeline result;
   result.title = schedule.name + ": p = " + std::to_string(schedule.ranks) +
-                 ", v = " + std::to_string(schedule.chunks) + ", m = " + std::to_string(schedule.micro_batches);
+                 ", v = " + std::to_string(schedule.chunks) +
+                 ", m = " + std::to_string(micro_batches_of_step(schedule));
+  if (schedule.steps > 1) result.title += ", " + std::to_string(schedule.steps) + " steps from fill to drain";
   result.note = figures(simulation);
   result.chunk_of_stage = chunks_of_stages(schedule.placement);
   result.chunks = 1 + *std::max_element(result.chunk_of_stage.begin(), result.chunk_of_stage.end());

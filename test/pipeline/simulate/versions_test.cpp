@@ -92,7 +92,7 @@ TEST(TwoBufferedWeights, HopsCostTimeWithoutMoreForwardsAhead) {
 TEST(TwoBufferedWeights, ClippingIsFree) {
   std::mt19937 random(1);
   const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<>(low, high)(random); };
-  for (int trial = 0; trial < 60; ++trial) {
+  for (int trial = 0; trial < 200; ++trial) {
     const int p = 2 + static_cast<int>(random() % 5), w = 1 + static_cast<int>(random() % 2);
     const int m = w * (p - 1) + static_cast<int>(random() % 4);
     const Schedule schedule = two_bw(p, m, w, 5);
