@@ -88,20 +88,33 @@ class Arranger {
     }
   }
 
-  // In the order of the units. W runs through them from the last on: the first run, which leaves last, is no larger
-  // than its share.
+  // At most so many runs of units, the largest of which is as small as it can be, in the order of the units.
   static std::vector<UnitRange> runs_of(const std::vector<std::int64_t>& elements, int first_unit, int parts) {
-    const std::int64_t all = std::reduce(elements.begin(), elements.end());
-    std::vector<UnitRange> runs;
-    std::int64_t above = 0, part = -1;
-    for (int unit = static_cast<int>(elements.size()); all > 0 && unit-- > first_unit;) {
-      const std::int64_t own = std::min<std::int64_t>(above * parts / all, parts - 1);
-      if (own != part) runs.push_back({unit, unit + 1});
-      runs.back().first = unit;
-      part = own;
-      above += elements[static_cast<std::size_t>(unit)];
+    std::int64_t low = *std::ranges::max_element(elements);
+    for (std::int64_t high = std::reduce(elements.begin(), elements.end()); low < high;) {
+      const std::int64_t middle = low + (high - low) / 2;
+      const bool suffices = filled_from_the_end(elements, first_unit, middle).size() <= static_cast<std::size_t>(parts);
+      (suffices ? high : low) = suffices ? middle : middle + 1;
     }
+    std::vector<UnitRange> runs = filled_from_the_end(elements, first_unit, low);
     std::ranges::reverse(runs);
+    return runs;
+  }
+
+  // W begins with the last unit: what is left over is the run that it ends with, which nothing of the stage hides.
+  static std::vector<UnitRange> filled_from_the_end(const std::vector<std::int64_t>& elements, int first_unit,
+                                                    std::int64_t most) {
+    std::vector<UnitRange> runs;
+    std::int64_t sum = 0;
+    for (int unit = static_cast<int>(elements.size()); unit-- > first_unit;) {
+      const std::int64_t own = elements[static_cast<std::size_t>(unit)];
+      if (runs.empty() || sum + own > most) {
+        runs.push_back({unit, unit + 1});
+        sum = 0;
+      }
+      runs.back().first = unit;
+      sum += own;
+    }
     return runs;
   }
 
