@@ -57,7 +57,7 @@ bool has_replicas(const Options& options) { return options.costs.cluster_given &
 SharedSchedule simulate_replicas(const Options& options, const Schedule& schedule, const StageCosts& costs) {
   const BatchOptions& batch = options.batch;
   const Collectives collectives =
-      replica_collectives(plan_of(options, schedule), replica_links(options, schedule.ranks));
+      replica_collectives(plan_of(options, schedule), replica_links(options, schedule.ranks), costs);
   double most = 0;
   for (const std::vector<Collective>& of_rank : collectives) {
     double sent = 0;

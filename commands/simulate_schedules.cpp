@@ -189,18 +189,20 @@ bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
   return false;
 }
 
-// The exposed part of the reductions over replicas, and that of reductions that all wait for the list's end.
+// The exposed part of the reductions over replicas, and that of reductions that wait for longer.
 void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail detail) {
   if (simulated.schedule.steps == 1) {
+    const StageCosts costs = stage_costs(costs_of(options), simulated.schedule.placement);
     const auto reduced = [&](ReducedAt at) {
-      return reduce(simulated.schedule, simulated.simulation, options.costs.reduction, at);
+      return reduce(simulated.schedule, costs, simulated.simulation, options.costs.reduction, at);
     };
-    simulated.reduced = reduced(ReducedAt::stage);
+    simulated.reduced = reduced(ReducedAt::part);
     const auto percent_of = [](const ReducedStep& step) { return with_digits(100 * step.share(), 3) + "%"; };
     simulated.remarks.push_back(simulated.name + ": with reductions over replicas a step takes " +
                                 with_digits(simulated.reduced->end, 7) + " ms, of which they hold it up " +
-                                percent_of(*simulated.reduced) + " (" + percent_of(reduced(ReducedAt::list)) +
-                                " if all waited for the end of a rank's list)");
+                                percent_of(*simulated.reduced) + " (" + percent_of(reduced(ReducedAt::stage)) +
+                                " if each waited for the end of its stage's last W, " +
+                                percent_of(reduced(ReducedAt::list)) + " if all waited for that of a rank's list)");
   }
   if (detail != Detail::intervals) simulated.simulation.intervals = {};
 }

@@ -19,10 +19,11 @@ std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaL
   for (const ArenaLayout::Entry& entry : layout.entries) {
     const TensorInfo& tensor = entry.info;
     if (holds(tensor.unit))
-      ranges.push_back({entry.offset, tensor.elements, streamed && tensor.unit >= head, is_product(tensor.kind)});
+      ranges.push_back(
+          {entry.offset, tensor.elements, streamed && tensor.unit >= head, is_product(tensor.kind), tensor.unit});
     if (tensor.kind == TensorKind::wte && shape.model.tied && holds(head + tensor.shard)) {
       const std::int64_t offset = entry.head_gradient >= 0 ? entry.head_gradient : entry.offset;
-      ranges.push_back({offset, tensor.elements, streamed, true});
+      ranges.push_back({offset, tensor.elements, streamed, true, head + tensor.shard});
     }
   }
   return ranges;

@@ -261,7 +261,8 @@ void Stage::backward_input(const StageSlots& slots, const ParameterView& paramet
   }
 }
 
-void Stage::backward_weight(const StageSlots& slots, const ParameterView& parameters) {
+void Stage::backward_weight(const StageSlots& slots, const ParameterView& parameters,
+                            const std::function<void(int unit)>& after_unit) {
   const BoundStage& bound = *bound_;
   Binder(shape_, device_.precision(), slots, parameters, Pass::backward).bind(*bound_);
   for (std::size_t k = bound.entries.size(); k-- > 0;) {
@@ -270,6 +271,7 @@ void Stage::backward_weight(const StageSlots& slots, const ParameterView& parame
     if (const auto* attention = std::get_if<AttentionUnit>(&unit)) train_gpt::backward_weight(device_, *attention);
     if (const auto* mlp = std::get_if<MlpUnit>(&unit)) train_gpt::backward_weight(device_, *mlp);
     if (const auto* head = std::get_if<HeadUnit>(&unit)) train_gpt::backward_weight(device_, *head);
+    if (after_unit) after_unit(shape_.first_unit + static_cast<int>(k));
   }
 }
 

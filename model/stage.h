@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -94,6 +95,7 @@ struct GradientRange {
   std::int64_t elements = 0;
   bool in_forward = false;
   bool set_by_first = false;  // needs no zeros: see ParameterView::first_micro_batch
+  int unit = 0;               // of the model, whose F or W adds to it
 };
 std::vector<GradientRange> gradient_ranges(const StageShape& shape, const ArenaLayout& layout);
 
@@ -138,7 +140,10 @@ class Stage {
   // Other uses than training run forwards alone, which write scratch and nothing of the lifetimes F..I and F..W.
   void forward(const StageSlots& slots, const ParameterView& parameters, ForwardUse use);
   void backward_input(const StageSlots& slots, const ParameterView& parameters);
-  void backward_weight(const StageSlots& slots, const ParameterView& parameters);
+  // `after_unit(u)` is called once u and all units above it have added to their gradients, from the last unit of the
+  // stage to its first; the shards of the head come together, as the first of them.
+  void backward_weight(const StageSlots& slots, const ParameterView& parameters,
+                       const std::function<void(int unit)>& after_unit = {});
 
   const StageShape& shape() const { return shape_; }
 

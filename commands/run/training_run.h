@@ -51,6 +51,7 @@ struct TrainingRun {
   RunStart start_facts() const;
   void fill_parameters();
   void install_hooks();
+  void spend_ms(double ms);
   void predict();
 };
 

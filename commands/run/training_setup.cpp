@@ -9,8 +9,10 @@
 #include "commands/run/setup.h"
 #include "commands/run/training_run.h"
 #include "model/flops.h"
+#include "pipeline/plan/lowering.h"
 #include "pipeline/plan/plan_bytes.h"
 #include "pipeline/schedule/flushless.h"
+#include "pipeline/simulate/reductions.h"
 #include "pipeline/simulate/versions.h"
 
 namespace train_gpt {
@@ -132,10 +134,24 @@ void TrainingRun::install_hooks() {
   if (timed) durations = action_durations(plan.step_schedule(), decided.choice.costs, groups.rank());
   trainer->executor().set_extra_work([this, delays, durations](std::size_t position) mutable {
     const double ms = delays.next() + (durations.empty() ? 0 : durations[position]);
-    spend(ms, [this] {
-      groups.progress();
-      watchdog->while_computing();
-    });
+    if (durations.empty()) return spend_ms(ms);
+    // A W is through one section of its stage after the other, which take equal parts of its time.
+    const std::vector<int> units = units_passed(trainer->lowered(), position);
+    const Action& action = plan.step_schedule().actions(groups.rank())[position];
+    const double weight = units.empty() ? 0 : durations[position] * weight_share(action, decided.choice.costs);
+    const double part = weight / static_cast<double>(units.size() + 1);
+    spend_ms(ms - weight + part);
+    for (const int unit : units) {
+      trainer->executor().unit_is_complete(unit);
+      spend_ms(part);
+    }
+  });
+}
+
+void TrainingRun::spend_ms(double ms) {
+  spend(ms, [this] {
+    trainer->progress();
+    watchdog->while_computing();
   });
 }
 

@@ -63,7 +63,8 @@ class RankPlanner {
     // An update runs between actions, never beside one.
     if (request.training)
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, muon_scratch_bytes(request.precision, plan_.layout));
-    plan_.sections = arrange_by_stage(plan_.layout, request.model, request.partition, plan_.stages);
+    plan_.sections =
+        arrange_by_stage(plan_.layout, request.model, request.partition, plan_.stages, reduction_parts(request));
     for (Section& section : plan_.sections) {
       if (request.zero > 0) section.cuts = piece_cuts(section, plan_.layout, request.batch.replicas);
     }

@@ -24,20 +24,30 @@ std::size_t wte_complete(const Plan& plan, const RankPlan& rank) {
   return complete;
 }
 
-// A section and how many actions of the list are done when its gradients are complete.
+// A section, how many actions of the list are done when its gradients are complete, and the unit that the last of those
+// is through then (LoweredAction::within).
 struct Complete {
   int section = 0;
   std::size_t after = 0;
+  int within = -1;
 };
+
+int complete_within(const Plan& plan, const RankPlan& rank, const Section& section) {
+  if (plan.request.directions() == 2 || plan.request.flushless()) return -1;  // their reductions wait for more
+  return section.first_unit > rank.stage_plan(section.stage).shape.first_unit ? section.first_unit : -1;
+}
 
 // The sections of a rank in the order in which they are complete.
 std::vector<Complete> in_order_of_completion(const Plan& plan, const RankPlan& rank) {
   const std::vector<Action>& list = plan.step_schedule().actions(rank.rank);
   std::vector<Complete> order;
   for (std::size_t i = 0; i < rank.sections.size(); ++i) {
-    order.push_back({static_cast<int>(i), stage_complete(list, rank.sections[i].stage)});
+    const Section& section = rank.sections[i];
+    order.push_back({static_cast<int>(i), stage_complete(list, section.stage), complete_within(plan, rank, section)});
   }
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.after < b.after; });
+  std::ranges::stable_sort(order, [](const Complete& a, const Complete& b) {
+    return a.after != b.after ? a.after < b.after : a.within > b.within;
+  });
   return order;
 }
 
@@ -124,14 +134,16 @@ std::vector<LoweredAction> gathers_in_list(const RankPlan& rank) {
   return all;
 }
 
-// Adds `others`, which are in the order in which they are issued and before what is issued at the same place.
+// Adds `others`, which are in the order in which they are issued and before what is issued at the same place, but not
+// before what is issued within the action there.
 void merge(std::vector<LoweredAction>& lowered, std::vector<LoweredAction> others) {
   if (others.empty()) return;
   std::vector<LoweredAction> merged;
   std::vector<std::size_t> places;  // of lowered's in merged
   auto next = others.begin();
   for (LoweredAction& action : lowered) {
-    for (; next != others.end() && next->after <= action.after; ++next) merged.push_back(std::move(*next));
+    const std::size_t before = action.within < 0 ? action.after + 1 : action.after;
+    for (; next != others.end() && next->after < before; ++next) merged.push_back(std::move(*next));
     for (std::size_t& needed : action.needs) needed = places[needed];
     places.push_back(merged.size());
     merged.push_back(std::move(action));
@@ -140,7 +152,7 @@ void merge(std::vector<LoweredAction>& lowered, std::vector<LoweredAction> other
   lowered = std::move(merged);
 }
 
-// They take nothing but time: one reduction for each stage, or with links all that replicas exchange.
+// They take nothing but time: the reductions of each stage, or with links all that replicas exchange.
 std::vector<LoweredAction> timed_actions(const Plan& plan, const RankPlan& rank) {
   const bool links = !plan.request.replica_links.empty();
   std::vector<LoweredAction> lowered;
@@ -148,7 +160,10 @@ std::vector<LoweredAction> timed_actions(const Plan& plan, const RankPlan& rank)
   for (const Complete& one : in_order_of_completion(plan, rank)) {
     const auto index = static_cast<std::size_t>(one.section);
     if (!links && rank.sections[index].kind != Section::Kind::units) continue;
-    lowered.push_back({.kind = LoweredAction::Kind::reduce_replicas, .after = one.after, .section = one.section});
+    lowered.push_back({.kind = LoweredAction::Kind::reduce_replicas,
+                       .after = one.after,
+                       .within = one.within,
+                       .section = one.section});
     if (rank.gradient_windows) lowered.back().before = rank.gradient_windows->until[index];
   }
   if (!links) return lowered;
@@ -170,7 +185,11 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   std::vector<LoweredAction> lowered;
   std::vector<std::size_t> sums_of_wte;  // the last reduction of each section that the tied sums add
   const auto reduce = [&](Kind kind, const Complete& section, std::vector<std::size_t> needs) {
-    lowered.push_back({.kind = kind, .after = section.after, .section = section.section, .needs = std::move(needs)});
+    lowered.push_back({.kind = kind,
+                       .after = section.after,
+                       .within = section.within,
+                       .section = section.section,
+                       .needs = std::move(needs)});
     const auto index = static_cast<std::size_t>(section.section);
     if (rank_plan.gradient_windows) lowered.back().before = rank_plan.gradient_windows->until[index];
     const bool last = kind == Kind::reduce_replicas || !replicas;
@@ -184,7 +203,7 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
     }
     // Replicas add the sums of the two directions. Behind the list, where waiting for those holds nobody up.
     for (std::size_t i = 0; copies && replicas && i < order.size(); ++i) {
-      reduce(Kind::reduce_replicas, {order[i].section, end}, {i});
+      reduce(Kind::reduce_replicas, {.section = order[i].section, .after = end}, {i});
     }
   }
   // Sums over copies and replicas come first: they are partial sums of the same tensor.
@@ -203,6 +222,14 @@ std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   lowered.push_back({.kind = Kind::update, .after = end});
   std::ranges::move(gathers_behind_update(plan, rank_plan), std::back_inserter(lowered));
   return lowered;
+}
+
+std::vector<int> units_passed(const std::vector<LoweredAction>& lowered, std::size_t action) {
+  std::vector<int> units;
+  for (const LoweredAction& one : lowered) {
+    if (one.after == action + 1 && one.within >= 0) units.push_back(one.within);
+  }
+  return units;
 }
 
 char letter(LoweredAction::Kind kind) {

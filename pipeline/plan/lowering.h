@@ -27,6 +27,8 @@ struct LoweredAction {
   static constexpr std::size_t kAtTheEnd = std::numeric_limits<std::size_t>::max();
   Kind kind = Kind::update;
   std::size_t after = 0;                // issued as soon as this many actions of the rank's list are done
+  int within = -1;                      // of a reduction: issued within the last of those, a B or W, once it is through
+                                        // this unit of the model and those above; -1: after it
   std::size_t before = kAtTheEnd;       // complete before this action begins: of the next list, for gathers after the
                                         // update
   int section = -1;                     // of RankPlan::sections, for all but reduce_tied and update
@@ -37,6 +39,9 @@ struct LoweredAction {
 // The lowered actions of a rank in the order in which it issues them; none where nothing is computed. The ranks of a
 // group issue its reductions in the same order.
 std::vector<LoweredAction> lower(const Plan& plan, int rank);
+
+// The units within an action of the list that reductions wait for, in the order in which it is through them.
+std::vector<int> units_passed(const std::vector<LoweredAction>& lowered, std::size_t action);
 
 char letter(LoweredAction::Kind kind);  // R, U, G or L
 

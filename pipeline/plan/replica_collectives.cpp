@@ -12,6 +12,19 @@ double gathered_element(const Plan& plan, const RankPlan& rank) {
   return rank.parameter_windows ? static_cast<double>(element_size(plan.request.precision)) : kFloat;
 }
 
+// Milliseconds of the last W of a stage that follow the unit at which a reduction is issued.
+double ahead_of(const RankPlan& rank, const LoweredAction& action, const StageCosts& costs) {
+  if (action.within < 0) return 0;
+  const int stage = rank.sections[static_cast<std::size_t>(action.section)].stage;
+  double all = 0, below = 0;
+  for (const Section& section : rank.sections) {
+    if (section.stage != stage || section.is_of_tied_wte()) continue;
+    all += static_cast<double>(section.elements);
+    if (section.first_unit < action.within) below += static_cast<double>(section.elements);
+  }
+  return all > 0 ? costs.weight[static_cast<std::size_t>(stage)] * below / all : 0;
+}
+
 }  // namespace
 
 std::optional<Collective> collective_of(const Plan& plan, int rank, const LoweredAction& action, const LinkCost& link) {
@@ -32,13 +45,15 @@ std::optional<Collective> collective_of(const Plan& plan, int rank, const Lowere
                     .bytes = ways * exchange_bytes(bytes, d)};
 }
 
-Collectives replica_collectives(const Plan& plan, const std::vector<LinkCost>& links) {
+Collectives replica_collectives(const Plan& plan, const std::vector<LinkCost>& links, const StageCosts& costs) {
   Collectives all(plan.ranks.size());
   if (plan.request.batch.replicas == 1) return all;
   for (std::size_t r = 0; r < all.size(); ++r) {
     for (const LoweredAction& action : lower(plan, static_cast<int>(r))) {
-      const auto one = collective_of(plan, static_cast<int>(r), action, links[r]);
-      if (one) all[r].push_back(*one);
+      std::optional<Collective> one = collective_of(plan, static_cast<int>(r), action, links[r]);
+      if (!one) continue;
+      one->ahead = ahead_of(plan.ranks[r], action, costs);
+      all[r].push_back(*one);
     }
     std::ranges::stable_sort(all[r], {}, &Collective::after);
   }

@@ -13,10 +13,12 @@
 
 namespace train_gpt {
 
-// Nothing where replicas exchange nothing. `link`: between the rank's replicas.
+// Nothing where replicas exchange nothing, and as if nothing were issued within an action. `link`: between the rank's
+// replicas.
 std::optional<Collective> collective_of(const Plan& plan, int rank, const LoweredAction& action, const LinkCost& link);
 
-// `links`: [rank]. Gathers behind the update of the step before are issued when the step begins.
-Collectives replica_collectives(const Plan& plan, const std::vector<LinkCost>& links);
+// `links`: [rank]. Gathers behind the update of the step before are issued when the step begins. Sections of a stage
+// take the time of its last W in proportion to their elements.
+Collectives replica_collectives(const Plan& plan, const std::vector<LinkCost>& links, const StageCosts& costs);
 
 }  // namespace train_gpt

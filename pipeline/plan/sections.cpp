@@ -1,9 +1,11 @@
 #include "pipeline/plan/sections.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "pipeline/plan/execution_plan.h"
+#include "pipeline/simulate/reductions.h"
 
 namespace train_gpt {
 namespace {
@@ -31,7 +33,8 @@ std::vector<Run> runs_of_head(const ModelConfig& model, const Partition& partiti
 
 class Arranger {
  public:
-  Arranger(ArenaLayout& layout, const ModelConfig& model) : layout_(layout), model_(model) {}
+  Arranger(ArenaLayout& layout, const ModelConfig& model, ReductionParts parts)
+      : layout_(layout), model_(model), parts_(parts) {}
 
   std::vector<Section> arrange(const Partition& partition, const std::vector<StagePlan>& stages) {
     layout_.elements = 0;
@@ -52,26 +55,73 @@ class Arranger {
     const StageShape& shape = stage.shape;
     if (model_.tied && shape.has_embedding()) {
       for (const Run& run : runs_of_head(model_, partition)) {
-        place({.kind = Section::Kind::embedding, .stage = stage.stage, .first_shard = run.first},
+        place({.kind = Section::Kind::embedding, .stage = stage.stage, .first_unit = 0, .first_shard = run.first},
               [&](const auto& entry) { return is_tied(entry) && holds(run, entry); });
       }
     }
-    place({.kind = Section::Kind::units, .stage = stage.stage}, [&](const auto& entry) {
-      const int unit = entry.info.unit;
-      return !is_tied(entry) && !is_matrix(entry) && shape.first_unit <= unit && unit < shape.last_unit;
-    });
+    place_units(Section::Kind::units, stage, parts_.units,
+                [&](const auto& entry) { return !is_tied(entry) && !is_matrix(entry); });
     const Run run = run_of(model_, shape.first_unit, shape.last_unit);
-    place({.kind = Section::Kind::head, .stage = stage.stage, .first_shard = run.first},
-          [&](const auto& entry) { return is_tied(entry) && !entry.owned && holds(run, entry); });
+    place(head_section(stage), [&](const auto& entry) { return is_tied(entry) && !entry.owned && holds(run, entry); });
+  }
+
+  Section head_section(const StagePlan& stage) const {
+    return {.kind = Section::Kind::head,
+            .stage = stage.stage,
+            .first_unit = std::max(stage.shape.first_unit, first_head_unit(model_)),
+            .first_shard = run_of(model_, stage.shape.first_unit, stage.shape.last_unit).first};
+  }
+
+  // What `belongs` of the units of a stage, in runs of nearly equal size.
+  template <class Belongs>
+  void place_units(Section::Kind kind, const StagePlan& stage, int parts, const Belongs& belongs) {
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(stage.shape.last_unit), 0);  // of each unit
+    for (const ArenaLayout::Entry& entry : layout_.entries) {
+      const int unit = entry.info.unit;
+      const bool in_stage = stage.shape.first_unit <= unit && unit < stage.shape.last_unit;
+      if (in_stage && belongs(entry)) elements[static_cast<std::size_t>(unit)] += arena_elements(entry.info);
+    }
+    for (const UnitRange& run : runs_of(elements, stage.shape.first_unit, parts)) {
+      place({.kind = kind, .stage = stage.stage, .first_unit = run.first}, [&](const auto& entry) {
+        return belongs(entry) && run.first <= entry.info.unit && entry.info.unit < run.last;
+      });
+    }
+  }
+
+  // At most so many runs of units, the largest of which is as small as it can be, in the order of the units.
+  static std::vector<UnitRange> runs_of(const std::vector<std::int64_t>& elements, int first_unit, int parts) {
+    std::int64_t low = *std::ranges::max_element(elements);
+    for (std::int64_t high = std::reduce(elements.begin(), elements.end()); low < high;) {
+      const std::int64_t middle = low + (high - low) / 2;
+      const bool suffices = filled_from_the_end(elements, first_unit, middle).size() <= static_cast<std::size_t>(parts);
+      (suffices ? high : low) = suffices ? middle : middle + 1;
+    }
+    std::vector<UnitRange> runs = filled_from_the_end(elements, first_unit, low);
+    std::ranges::reverse(runs);
+    return runs;
+  }
+
+  // W begins with the last unit: what is left over is the run that it ends with, which nothing of the stage hides.
+  static std::vector<UnitRange> filled_from_the_end(const std::vector<std::int64_t>& elements, int first_unit,
+                                                    std::int64_t most) {
+    std::vector<UnitRange> runs;
+    std::int64_t sum = 0;
+    for (int unit = static_cast<int>(elements.size()); unit-- > first_unit;) {
+      const std::int64_t own = elements[static_cast<std::size_t>(unit)];
+      if (runs.empty() || sum + own > most) {
+        runs.push_back({unit, unit + 1});
+        sum = 0;
+      }
+      runs.back().first = unit;
+      sum += own;
+    }
+    return runs;
   }
 
   static bool is_matrix(const ArenaLayout::Entry& entry) { return entry.matrices.count > 0; }
 
   void place_matrices(const StagePlan& stage) {
-    const StageShape& shape = stage.shape;
-    place({.kind = Section::Kind::matrices, .stage = stage.stage}, [&](const auto& entry) {
-      return is_matrix(entry) && shape.first_unit <= entry.info.unit && entry.info.unit < shape.last_unit;
-    });
+    place_units(Section::Kind::matrices, stage, parts_.matrices, [](const auto& entry) { return is_matrix(entry); });
   }
 
   static bool holds(const Run& run, const ArenaLayout::Entry& entry) {
@@ -95,11 +145,9 @@ class Arranger {
   // Those of the head where the embedding is on this rank, too.
   void place_second_gradients(const StagePlan& stage) {
     const Run run = run_of(model_, stage.shape.first_unit, stage.shape.last_unit);
-    Section section{.kind = Section::Kind::head,
-                    .stage = stage.stage,
-                    .first_shard = run.first,
-                    .offset = layout_.gradient_elements,
-                    .has_parameters = false};
+    Section section = head_section(stage);
+    section.offset = layout_.gradient_elements;
+    section.has_parameters = false;
     for (std::size_t i = 0; i < layout_.entries.size(); ++i) {
       ArenaLayout::Entry& entry = layout_.entries[i];
       if (entry.head_gradient < 0 || !is_tied(entry) || !holds(run, entry)) continue;
@@ -113,6 +161,7 @@ class Arranger {
 
   ArenaLayout& layout_;
   const ModelConfig& model_;
+  ReductionParts parts_;
   std::vector<Section> sections_;
 };
 
@@ -127,9 +176,16 @@ std::size_t stage_complete(const std::vector<Action>& list, int stage) {
   return complete;
 }
 
+// Mirrored ranks reduce in one order whatever their lists are, and without a flush all waits for the end of a window.
+// Muon's matrices are dealt out whole: the fewer of them a section has, the less even the replicas' pieces.
+ReductionParts reduction_parts(const PlanRequest& request) {
+  if (request.batch.replicas == 1 || request.directions() == 2 || request.flushless()) return {};
+  return {.units = kReductionParts, .matrices = request.zero > 0 ? 1 : kReductionParts};
+}
+
 std::vector<Section> arrange_by_stage(ArenaLayout& layout, const ModelConfig& model, const Partition& partition,
-                                      const std::vector<StagePlan>& stages) {
-  return Arranger(layout, model).arrange(partition, stages);
+                                      const std::vector<StagePlan>& stages, ReductionParts parts) {
+  return Arranger(layout, model, parts).arrange(partition, stages);
 }
 
 }  // namespace train_gpt

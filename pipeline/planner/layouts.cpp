@@ -224,8 +224,8 @@ std::optional<PlannedLayout> LayoutSearch::State::step(const RankLayout& layout,
   const Plan plan = make_plan(of_layout.request);
   std::vector<LinkCost> rings;
   for (int r = 0; r < layout.ranks; ++r) rings.push_back(replica_link(cluster, grid(layout), r));
-  const Collectives collectives = replica_collectives(plan, rings);
   const StageCosts stages = costs(of_layout.request, links(layout, cluster));
+  const Collectives collectives = replica_collectives(plan, rings, stages);
   SimulateOptions options{.intervals = false, .channels = false, .bound_and_memory = false};
   ++counts.simulated;
   const double alone = simulate(of_layout.request.schedule, stages, options).step;

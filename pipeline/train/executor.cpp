@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -187,6 +188,7 @@ void Executor::run_actions(List list, std::size_t begin, std::size_t end,
     if (before_action_) before_action_(use_, i);
     wait_for(plan);
     marks.begin = middle_ = device_.mark();
+    current_at_ = i;
     if (extra_work_) extra_work_(i);
     if (plan_.request.computes) {
       device_.begin_range(to_string(action).c_str());
@@ -286,9 +288,16 @@ void Executor::work(const Action& action, const ActionPlan& plan) {
   if (forward) stage.forward(slots, parameters, use_);
   if (action.op == Op::backward || action.op == Op::backward_input) stage.backward_input(slots, parameters);
   if (action.op == Op::backward) middle_ = device_.mark();
-  if (action.op == Op::backward || action.op == Op::backward_weight) stage.backward_weight(slots, parameters);
+  int summed = stage.shape().last_unit;  // units from here on have their sums
+  if (forward && use_ == ForwardUse::training) end_group(action, group, {0, summed});
+  if (action.op == Op::backward || action.op == Op::backward_weight) {
+    const auto after_unit = [&](int unit) {
+      end_group(action, group, {unit, std::exchange(summed, unit)});
+      unit_is_complete(unit);
+    };
+    stage.backward_weight(slots, parameters, std::cref(after_unit));
+  }
   if (use_ != ForwardUse::training) return;
-  end_group(action, group);
   StageProgress& progress = progress_[place];
   if (forward) ++progress.forwards;
   if (action.op == Op::backward || action.op == Op::backward_weight) ++progress.weights;
@@ -352,13 +361,18 @@ void Executor::begin_group(const Action& action, const Group& group) {
   });
 }
 
+void Executor::unit_is_complete(int unit) {
+  if (after_unit_ && current_ != nullptr) after_unit_(current_at_, unit);  // null: the action runs alone
+}
+
 // A group that ends joins the sums that wait for it, as binary counting carries: after group 1 the two are one sum,
-// after group 3 all four are.
-void Executor::end_group(const Action& action, const Group& group) {
+// after group 3 all four are. For the gradients of these units alone.
+void Executor::end_group(const Action& action, const Group& group, UnitRange units) {
   if (!group.ends) return;
   int place = group.place;
   for (auto bits = static_cast<unsigned>(group.number); (bits & 1U) != 0; bits >>= 1U, --place) {
     for_each_range(action, [&](const GradientRange& range) {
+      if (range.unit < units.first || range.unit >= units.last) return;
       device_.add(gradients(place - 1) + range.offset, gradients(place) + range.offset, range.elements);
     });
   }

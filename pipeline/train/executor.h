@@ -83,6 +83,12 @@ class Executor {
   // Called before an action waits for its input, with its position in the list.
   void set_before_action(std::function<void(ForwardUse, std::size_t)> before) { before_action_ = std::move(before); }
 
+  // Called within every B and W of a training list, with its position in the list: the gradients of this unit and of
+  // those above it in the stage are complete as far as the action adds to them, and summed as its groups are.
+  void set_after_unit(std::function<void(std::size_t, int unit)> after) { after_unit_ = std::move(after); }
+  // Says so for extra work that stands for a B or W (timed device).
+  void unit_is_complete(int unit);
+
   // Marks of the last train_step or validate, parallel to the list that ran.
   const std::vector<ActionMarks>& marks() const { return marks_; }
 
@@ -161,7 +167,7 @@ class Executor {
   void for_each_range(const Action& action, const Visit& visit) const;
   void clear_gradients();
   void begin_group(const Action& action, const Group& group);
-  void end_group(const Action& action, const Group& group);
+  void end_group(const Action& action, const Group& group, UnitRange units);
   void send(const ActionPlan& plan);
   void fit_generation(std::int64_t positions);
 
@@ -191,7 +197,9 @@ class Executor {
   bool updates_each_backward_ = false;              // pipedream: gradients are those of one micro-batch
   std::function<void(std::size_t)> extra_work_;
   std::function<void(ForwardUse, std::size_t)> before_action_;
+  std::function<void(std::size_t, int)> after_unit_;
   const Action* current_ = nullptr;
+  std::size_t current_at_ = 0;  // its position in the list
   enum class Phase : std::uint8_t { idle, waiting_for_input, waiting_for_send_slot, working } phase_ = Phase::idle;
   int waiting_ring_ = -1;
 };

@@ -42,6 +42,9 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
   }
   prepare_windows();
   time_lowered();
+  if (std::ranges::any_of(lowered_, [](const LoweredAction& one) { return one.within >= 0; })) {
+    executor_.set_after_unit([this](std::size_t action, int unit) { issue_within(action, unit); });
+  }
   const bool stashes = stashes_weights(plan_.request.schedule.name);
   if (stashes && plan_.request.training && plan_.request.computes) {
     stash_.emplace(memory_, plan_.request.precision, train_gpt::older_versions(plan_.request.schedule, groups_.rank()));
@@ -59,15 +62,20 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
 
 void Trainer::set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting) {
   device_.set_progress_hook([this, while_computing] {
-    groups_.progress();
+    progress();
     if (while_computing) while_computing();
   });
   groups_.for_each([this, &while_waiting](Communicator& group) {
     group.set_idle_hook([this, while_waiting] {
-      groups_.progress();
+      progress();
       if (while_waiting) while_waiting();
     });
   });
+}
+
+void Trainer::progress() {
+  groups_.progress();
+  note_meetings();
 }
 
 Trainer::~Trainer() {

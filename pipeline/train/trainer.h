@@ -99,6 +99,8 @@ class Trainer {
   // The places in memory() of the parameters and moments that this rank writes to files; null: it writes none.
   const ArenaLayout* written_parameters() const;
   const ArenaLayout* written_moments() const;
+  // Moves messages on, as the hooks do while the rank computes: for extra work that stands for an action.
+  void progress();
   // Waits for the parameters that other replicas updated (--zero).
   void finish_gathers();
   // Collective. The files appear under their names when they are complete and on the disk.
@@ -163,6 +165,8 @@ class Trainer {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const RankMemory& memory() const { return memory_; }
+  const Plan& plan() const { return plan_; }
+  int replica() const { return groups_.replica(); }
 
  private:
   void refresh_working_parameters();
@@ -196,9 +200,12 @@ class Trainer {
   bool draws_tokens() const;
   std::vector<float> next_logits();
   void issue_due(std::size_t done);
+  void issue_within(std::size_t action, int unit);
+  void issue_next();
   void note_complete();
   void issue(std::size_t index);
   void await_reduction(std::size_t index);
+  void note_meetings();
   void time_lowered();
   bool is_over(std::size_t index);
   void finish_reduction(std::size_t index);

@@ -46,12 +46,23 @@ void Trainer::issue_due(std::size_t done) {
   note_complete();
   while (issued_ < lowered_.size() && lowered_[issued_].after <= done &&
          lowered_[issued_].kind != LoweredAction::Kind::update) {
-    for (const std::size_t needed : lowered_[issued_].needs) finish_reduction(needed);
-    LoweredMarks& marks = lowered_marks_[issued_];
-    marks.issued = marks.begin = device_.mark();
-    issue(issued_++);
-    marks.end = device_.mark();  // unless it goes on beside other actions
+    issue_next();
   }
+}
+
+// Likewise within an action that is through this unit.
+void Trainer::issue_within(std::size_t action, int unit) {
+  note_complete();
+  const auto is_due = [&](const LoweredAction& one) { return one.after == action + 1 && one.within >= unit; };
+  while (issued_ < lowered_.size() && is_due(lowered_[issued_])) issue_next();
+}
+
+void Trainer::issue_next() {
+  for (const std::size_t needed : lowered_[issued_].needs) finish_reduction(needed);
+  LoweredMarks& marks = lowered_marks_[issued_];
+  marks.issued = marks.begin = device_.mark();
+  issue(issued_++);
+  marks.end = device_.mark();  // unless it goes on beside other actions
 }
 
 // Reductions that were complete before anybody waited for them have taken no time of this rank.
@@ -78,15 +89,19 @@ void Trainer::time_lowered() {
 }
 
 // Timed device: once all replicas have come a reduction takes its time, after those before it.
+void Trainer::note_meetings() {
+  if (plan_.request.computes) return;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Running& one = running_[i];
+    if (one.group == nullptr || one.ends > 0 || !one.group->done(one.ticket)) continue;
+    reduces_until_ = one.ends = std::max(reduces_until_, 1000 * monotonic_seconds()) + timed_ms_[i];
+  }
+}
+
 bool Trainer::is_over(std::size_t index) {
   if (plan_.request.computes) return true;
-  double& ends = running_[index].ends;
-  const double now = 1000 * monotonic_seconds();
-  if (ends == 0) {
-    ends = std::max(reduces_until_, now) + timed_ms_[index];
-    reduces_until_ = ends;
-  }
-  return now >= ends;
+  note_meetings();
+  return running_[index].ends > 0 && 1000 * monotonic_seconds() >= running_[index].ends;
 }
 
 void Trainer::issue(std::size_t index) {
@@ -152,10 +167,11 @@ void Trainer::dry_run_reductions() {
 }
 
 void Trainer::await_reduction(std::size_t index) {
-  Communicator* group = std::exchange(running_[index].group, nullptr);
+  Communicator* group = running_[index].group;
   if (group == nullptr) return;
   group->await(running_[index].ticket);
   if (!is_over(index)) group->await_until([&] { return is_over(index); });
+  running_[index].group = nullptr;
   if (!plan_.request.computes) return;
   const LoweredAction& action = lowered_[index];
   if (action.kind == LoweredAction::Kind::gather) refresh_working_parameters(action.section);

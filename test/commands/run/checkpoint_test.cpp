@@ -96,6 +96,30 @@ TEST_F(Checkpoints, ResumeOnOtherRanksAndScheduleIsTheUnbrokenRun) {
   EXPECT_EQ(read_file(checkpoint("whole", 8) + "/model.bin"), read_file(folder_ / "whole/model.bin"));
 }
 
+// Four steps by four replicas that share everything out, then by pipelines of other schedules with other shares.
+TEST_F(Checkpoints, ResumeOnOtherReplicasAndSharesIsTheUnbrokenRun) {
+  const auto shape = [&](const std::string& output, int replicas, const std::string& more) {
+    std::string text = arguments(output, "--accumulation-groups 4 --partition uniform --checkpoint-every 2 --keep 9 ");
+    const std::string all = "--micro-batches 4";
+    text.replace(text.find(all), all.size(), "--micro-batches " + std::to_string(4 / replicas));
+    return text + "--data-parallel " + std::to_string(replicas) + " " + more;
+  };
+  must_run(1, shape("whole", 1, ""));
+  const std::vector<std::string> whole = results(log("whole"));
+  ASSERT_EQ(whole.size(), 9U);
+  must_run(4, shape("zero3", 4, "--schedule breadth-first --chunks 6 --zero 3"));
+  EXPECT_EQ(results(log("zero3")), whole);
+  const auto resumed = [&](int ranks, const std::string& from, int step, const std::string& command,
+                           const std::string& output) {
+    must_run(ranks, command + " --resume " + checkpoint(from, step));
+    EXPECT_EQ(results(log(output)), (std::vector<std::string>{whole.begin() + step, whole.end()})) << output;
+  };
+  resumed(4, "zero3", 2, shape("zero1", 2, "--schedule zb-v --zero 1"), "zero1");
+  resumed(2, "zero1", 4, shape("zero2", 2, "--schedule breadth-first --chunks 6 --zero 2"), "zero2");
+  resumed(3, "zero2", 6, shape("pipeline", 1, "--schedule 1f1b"), "pipeline");
+  resumed(4, "pipeline", 8, shape("end", 2, "--schedule breadth-first --chunks 3 --zero 3"), "end");
+}
+
 // Training goes on while they are written from a copy, or waits where there is no room for one.
 TEST_F(Checkpoints, WrittenBesideTrainingTheyAreThoseOfARunThatWaits) {
   const std::string constant = profile() + "--lr-schedule constant --checkpoint-every 2 --keep 9 ";

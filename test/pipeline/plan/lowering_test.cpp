@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -21,11 +22,12 @@ struct Case {
   std::int64_t vocab = 257;  // beyond 2048 the head has several shards
   int replicas = 1;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  std::int64_t layers = 3;
 };
 
 Plan plan_of(const Case& wanted) {
   PlanRequest request;
-  request.model = {.layers = 3, .heads = 2, .hidden = 8, .vocab = wanted.vocab, .max_seq_len = 16};
+  request.model = {.layers = wanted.layers, .heads = 2, .hidden = 8, .vocab = wanted.vocab, .max_seq_len = 16};
   request.batch = {.rows = 1, .seq_len = 16, .micro_batches = 8, .replicas = wanted.replicas};
   request.schedule = make_schedule({.name = wanted.schedule, .ranks = wanted.ranks, .micro_batches = 8});
   request.batch.groups = wanted.replicas * request.directions();
@@ -114,6 +116,71 @@ TEST(Lowering, EverySectionIsReducedBehindTheLastWOfItsStage) {
       }
     }
   }
+}
+
+std::int64_t elements_of(const RankPlan& rank, int stage, int unit) {
+  std::int64_t elements = 0;
+  for (const Section& section : rank.sections) {
+    if (section.stage != stage || section.is_of_tied_wte()) continue;
+    for (const int index : section.entries) {
+      const TensorInfo& info = rank.layout.entries[static_cast<std::size_t>(index)].info;
+      if (info.unit == unit) elements += arena_elements(info);
+    }
+  }
+  return elements;
+}
+
+// W runs from the last unit of a stage to the first: what leaves within it has no unit below. Of the parts, four at
+// most, none is larger than a quarter by more than a unit.
+TEST(Lowering, PartsLeaveAsTheLastWIsThroughTheirUnits) {
+  int within = 0;
+  for (const std::string& schedule : schedule_names()) {
+    for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::muon}) {
+      const Plan plan =
+          plan_of({.schedule = schedule, .ranks = 2, .replicas = 2, .optimizer = optimizer, .layers = 11});
+      for (const RankPlan& rank : plan.ranks) {
+        std::map<int, int> last;  // stage -> unit of the part before
+        std::map<int, std::vector<std::int64_t>> parts;
+        for (const LoweredAction& action : lower(plan, rank.rank)) {
+          if (action.kind != LoweredAction::Kind::reduce_replicas) continue;
+          const Section& section = rank.sections[static_cast<std::size_t>(action.section)];
+          const StageShape& shape = rank.stage_plan(section.stage).shape;
+          const int unit = action.within < 0 ? shape.first_unit : action.within;
+          EXPECT_LE(unit, last.emplace(section.stage, shape.last_unit).first->second) << schedule;
+          last[section.stage] = unit;
+          for (const int index : section.entries) {
+            const ArenaLayout::Entry& entry = rank.layout.entries[static_cast<std::size_t>(index)];
+            const bool of_head = section.kind == Section::Kind::head;
+            EXPECT_GE(of_head ? first_head_unit(plan.request.model) : entry.info.unit, unit) << entry.info.name;
+          }
+          if (action.within >= 0) ++within;
+          if (section.kind == Section::Kind::units) parts[section.stage].push_back(section.elements);
+        }
+        if (optimizer == OptimizerKind::muon || schedule == "dualpipe") continue;
+        for (const auto& [stage, elements] : parts) {
+          const StageShape& shape = rank.stage_plan(stage).shape;
+          std::int64_t all = 0, largest = 0;
+          for (int unit = shape.first_unit; unit < shape.last_unit; ++unit) {
+            all += elements_of(rank, stage, unit);
+            largest = std::max(largest, elements_of(rank, stage, unit));
+          }
+          EXPECT_LE(elements.size(), 4U) << schedule;
+          EXPECT_LE(std::ranges::max(elements), all / 4 + largest) << schedule;
+          EXPECT_EQ(std::reduce(elements.begin(), elements.end()), all) << schedule;
+        }
+      }
+    }
+  }
+  EXPECT_GT(within, 100);
+}
+
+TEST(Lowering, NothingLeavesWithinAWWhoseReductionsWaitForMore) {
+  const auto any_within = [](const Plan& plan) {
+    return std::ranges::any_of(lower(plan, 0), [](const LoweredAction& one) { return one.within >= 0; });
+  };
+  EXPECT_TRUE(any_within(plan_of({.schedule = "1f1b", .replicas = 2})));
+  EXPECT_FALSE(any_within(plan_of({.schedule = "1f1b"})));
+  EXPECT_FALSE(any_within(plan_of({.schedule = "dualpipe", .replicas = 2})));
 }
 
 // (model stage, kind, first shard) of the sections that two mirrored ranks reduce, in the order in which one does.

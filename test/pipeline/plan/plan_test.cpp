@@ -101,6 +101,21 @@ TEST(Plan, TwoDirectionsAreTheirOwnGroups) {
             make_plan(groups).ranks[0].bytes_of(MemoryUse::gradients));
 }
 
+// Sums of groups are added as binary counting carries: of 2^k groups k wait at most, beside the one that grows.
+TEST(Plan, GradientArenasAreOneMoreThanTheLevelsOfTheTree) {
+  for (const int replicas : {1, 2, 4}) {
+    for (int levels = 0; levels <= 4; ++levels) {
+      PlanRequest request = request_for("zb-v", 2, 16);
+      request.batch.replicas = replicas;
+      request.batch.groups = replicas << levels;
+      for (const RankPlan& rank : make_plan(request).ranks) {
+        EXPECT_EQ(rank.bytes_of(MemoryUse::group_gradients), levels * rank.bytes_of(MemoryUse::gradients))
+            << replicas << " replicas, " << request.batch.groups << " groups";
+      }
+    }
+  }
+}
+
 // A copy of the model that validation does not go through needs no room for it.
 TEST(Plan, ForwardsAloneRunThroughTheFirstCopy) {
   const Plan plan = make_plan(request_for("dualpipe", 2, 4));

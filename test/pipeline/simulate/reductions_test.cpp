@@ -10,7 +10,7 @@ namespace {
 
 ReducedStep reduced(const ScheduleRequest& request, double ms, ReducedAt at = ReducedAt::stage) {
   const Schedule schedule = make_schedule(request);
-  return reduce(schedule, simulate(schedule, Costs{}), ms, at);
+  return reduce(schedule, stage_costs(Costs{}, schedule.placement), simulate(schedule, Costs{}), ms, at);
 }
 
 // Rank 0 is the last: its reduction begins when nobody has anything to do.
@@ -28,6 +28,16 @@ TEST(Reductions, OfAVAreHalfHidden) {
   EXPECT_DOUBLE_EQ(step.exposed, 0.5);
   EXPECT_LT(step.share(), 0.006);
   EXPECT_DOUBLE_EQ(reduced(request, 1.0, ReducedAt::list).exposed, 1);
+}
+
+// A quarter of the gradients has nothing beside it, whether the last W is an action of its own or the end of a B.
+TEST(Reductions, InPartsEndWithThePartThatTheLastWEndsWith) {
+  const ScheduleRequest one_stage{.name = "1f1b", .ranks = 4, .micro_batches = 32};
+  EXPECT_DOUBLE_EQ(reduced(one_stage, 1.0, ReducedAt::part).exposed, 0.25);
+  // Longer than the W: it begins when a quarter of the W, of 1 ms, is over.
+  EXPECT_DOUBLE_EQ(reduced(one_stage, 3.0, ReducedAt::part).exposed, 3 - 0.75);
+  const ScheduleRequest v{.name = "zb-v", .ranks = 4, .micro_batches = 32};
+  EXPECT_DOUBLE_EQ(reduced(v, 1.0, ReducedAt::part).exposed, 0.125);
 }
 
 // p = 1, m = 1, four chunks: their backwards, of 1/2 ms, end at 3/2, 2, 5/2 and 3, and each is reduced for 3/4.

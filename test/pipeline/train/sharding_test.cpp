@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "pipeline/plan/lowering.h"
@@ -205,6 +206,28 @@ TEST(Sharding, CheckpointsDoNotKnowOfIt) {
     third.first_step = 4;
     third.resume_from = folder.file(".");
     EXPECT_EQ(train(third).hash, unbroken.hash) << zero;
+  }
+}
+
+// A reduction is issued in the middle of the W whose gradients it takes.
+TEST(Sharding, PartsLeaveWithinTheLastW) {
+  for (const auto& [schedule, ranks, chunks, zero] :
+       {std::tuple{"1f1b", 2, 0, 0}, {"zb-v", 2, 0, 1}, {"breadth-first", 1, 6, 3}}) {
+    TrainingRun run{.schedule = schedule, .ranks = ranks, .chunks = chunks, .replicas = 2, .zero = zero, .layers = 11};
+    run.after_training = [name = std::string(schedule), zero = zero](Trainer& trainer) {
+      EXPECT_EQ(trainer.memory().plan().parameter_windows.has_value(), zero == 3);
+      int within = 0;
+      for (std::size_t i = 0; i < trainer.lowered().size(); ++i) {
+        const LoweredAction& action = trainer.lowered()[i];
+        if (action.within < 0) continue;
+        ++within;
+        const ActionMarks& last_weight = trainer.last_step_marks()[action.after - 1];
+        EXPECT_GT(trainer.lowered_marks()[i].issued, last_weight.middle) << name;
+        EXPECT_LT(trainer.lowered_marks()[i].issued, last_weight.end) << name;
+      }
+      EXPECT_GE(within, 3) << name;
+    };
+    train(run);
   }
 }
 
