@@ -63,7 +63,8 @@ void set_links(Costs& costs, const Cluster& cluster, const Grid& grid) {
 double exchange_bytes(double bytes, int replicas) { return bytes * (replicas - 1) / replicas; }
 
 double exchange_ms(double bytes, int replicas, const LinkCost& link) {
-  const double sent = link.bandwidth > 0 ? exchange_bytes(bytes, replicas) / (link.bandwidth * kBytesPerMillisecond) : 0.0;
+  const double sent =
+      link.bandwidth > 0 ? exchange_bytes(bytes, replicas) / (link.bandwidth * kBytesPerMillisecond) : 0.0;
   return std::bit_width(static_cast<unsigned>(replicas - 1)) * link.latency + sent;
 }
 

@@ -37,8 +37,8 @@ LinkCost replica_link(const Cluster& cluster, const Grid& grid, int rank);
 // The p links of a pipeline, as Costs hold them: link r from rank r to rank r+1, the last one back to rank 0.
 void set_links(Costs& costs, const Cluster& cluster, const Grid& grid);
 
-// Milliseconds of a reduce-scatter, or of an all-gather, of `bytes` among d ranks: by halves, every rank sends (d-1)/d of
-// them in log2(d) messages that follow each other. An all-reduce is one of each.
+// Milliseconds of a reduce-scatter, or of an all-gather, of `bytes` among d ranks: by halves, every rank sends (d-1)/d
+// of them in log2(d) messages that follow each other. An all-reduce is one of each.
 double exchange_ms(double bytes, int replicas, const LinkCost& link);
 
 // Of the `bytes`, what every rank sends.
