@@ -12,15 +12,15 @@ namespace train_gpt {
 int run_train(const Options& options);
 int run_evaluate(const Options& options);
 int run_generate(const Options& options);
-int run_profile(const Options& options);  // what units and messages cost here
+int run_profile(const Options& options);  // measures what units and messages cost on this machine
 
 // These run on one rank.
 
-// Text files to token files. Throws as data/prepare.h says.
+// Text files to token files. Throws as documented in data/prepare.h.
 int run_prepare(const Options& options);
-// A model between llm.c's file and Hugging Face's folder, with its tokenizer.
+// Converts a model between llm.c's file and Hugging Face's folder, with its tokenizer.
 int run_convert(const Options& options);
-// Where every rank of a run is, or was when it ended.
+// Shows what every rank of a run is doing, or did last.
 int run_status(const Options& options);
 // Asks a run that is alive for a checkpoint.
 int run_checkpoint(const Options& options);
@@ -28,14 +28,15 @@ int run_checkpoint(const Options& options);
 int run_report(const Options& options);
 // Estimates from records.bin what a step of a run would take if one thing were different.
 int run_whatif(const Options& options);
-// Everything short of training, for machines that one does not have: partition, schedule, memory and prediction;
-// with --json the plan event of log.jsonl instead.
+// Plans without training, also for machines that one does not have: partition, schedule, memory and prediction; with
+// --json the plan event of log.jsonl instead.
 int run_plan(const Options& options);
-// Simulates every schedule that was asked for and prints them to `out`: a table that compares them, details if there is
-// one only, timelines with --ascii; with --json one array and nothing else. What had to be left out goes there, too,
-// but to `notices` with --json. Files of --svg and --csv are written. Returns 1 if --expect is not met. Throws
-// std::invalid_argument if a schedule that was named cannot exist for these sizes or if nothing is left under
-// --activation-limit, std::runtime_error if a file cannot be written.
+int run_plan_ranks(const Options& options);  // its --ranks
+// Simulates the requested schedules and prints to `out` a table that compares them, details if there is only one,
+// timelines with --ascii; with --json one array and nothing else. Names what it left out, too, but on `notices` with
+// --json. Writes the files of --svg and --csv. Returns 1 if --expect is not met. Throws std::invalid_argument if a
+// named schedule cannot exist for these sizes or if none meets --activation-limit, std::runtime_error if a file cannot
+// be written.
 int run_simulate(const Options& options, std::ostream& out = std::cout, std::ostream& notices = std::cerr);
 
 }  // namespace train_gpt

@@ -24,7 +24,7 @@ void write_text_file(const std::string& path, const std::string& text) {
 // The file that `transformers` needs beside tokenizer.json to find the right class.
 void write_tokenizer_files(const Tokenizer& tokenizer, const ModelConfig& model, const std::string& folder) {
   Vocabulary vocabulary = tokenizer.vocabulary();
-  if (vocabulary.json.empty()) {  // bytes, which have no file of their own
+  if (vocabulary.json.empty()) {  // bytes, which have no vocabulary file
     vocabulary.added = {{vocabulary.tokens[static_cast<std::size_t>(vocabulary.end_of_text)], vocabulary.end_of_text}};
     vocabulary.json = tokenizer_json(vocabulary);
   }

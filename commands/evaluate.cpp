@@ -12,7 +12,7 @@ int run_evaluate(const Options& options) {
   Session session(options);
   try {
     listen_for_end();
-    // The ranks watch each other by files, also where nothing is to stay.
+    // The ranks watch each other through files, even if the command leaves none.
     std::optional<RunFolder> folder;
     std::optional<ScratchFolder> scratch;
     Options placed = options;

@@ -1,4 +1,4 @@
-// simulate --expect 'makespan<=27,peak<=4': what somebody wants of a schedule, for marking exercises.
+// simulate --expect 'makespan<=27,peak<=4': conditions on a schedule, for marking exercises.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Expectation {
 // Throws std::invalid_argument naming --expect, the part that is wrong and what would be right.
 std::vector<Expectation> parse_expectations(const std::string& text);
 
-// Whether the simulation is as expected, but for rounding, and the line that says so: "makespan<=27: yes, 26.5".
+// True if the simulation meets the expectation, up to rounding; and the line that says so: "makespan<=27: yes, 26.5".
 bool is_met(const Expectation& expectation, const Simulation& simulation);
 std::string verdict(const Expectation& expectation, const Simulation& simulation);
 

@@ -35,7 +35,7 @@ Plan generation_plan(const Options& options, const ModelConfig& model, int p, co
 class Output {
  public:
   explicit Output(const Session& session) : shows_(session.is_first()) {}
-  // Whole characters; a model may put any among them.
+  // Shows whole characters, control characters escaped, since a model may generate any.
   void show(const std::string& piece) const {
     if (!shows_) return;
     const std::string text = printable(piece);
@@ -47,7 +47,7 @@ class Output {
   bool shows_;
 };
 
-// Goes on from a prompt until the count, the end of the text, or --stop.
+// Continues a prompt until the count, the end of the text, or --stop.
 void go_on(Trainer& trainer, const Options& options, const Tokenizer* tokenizer, std::int64_t vocab,
            const std::string& prompt, const Output& output) {
   const GenerateOptions& wanted = options.generate;
@@ -63,7 +63,7 @@ void go_on(Trainer& trainer, const Options& options, const Tokenizer* tokenizer,
   output.show("\n");
 }
 
-// Each line that is typed, gone on from, until the input ends. Rank 0 reads, and tells the others.
+// Continues each line of the input until it ends. Rank 0 reads, and tells the others.
 void go_on_from_lines(Trainer& trainer, Session& session, const Options& options, const Tokenizer* tokenizer,
                       std::int64_t vocab, const Output& output) {
   output.show("This model goes on with what is typed; it was not taught to answer. Ctrl-D ends.\n");
@@ -95,7 +95,7 @@ int run_generate(const Options& options) {
       model = ModelFile(init).config();
       const std::string& named = options.generate.tokenizer;
       tokenizer = named.empty() ? tokenizer_of_model(init, model) : tokenizer_named(named);
-      IdsAsText(tokenizer ? &*tokenizer : nullptr, model.vocab).prompt(options.generate.prompt);  // refuses a wrong one
+      IdsAsText(tokenizer ? &*tokenizer : nullptr, model.vocab).prompt(options.generate.prompt);  // throws if wrong
       plan = generation_plan(options, model, session.world().size(), session.device());
     });
     Groups groups = make_groups(session.world(), make_layout(session.world().size(), 1), plan);

@@ -1,4 +1,4 @@
-// simulate --pareto: what a step takes in how much memory, of every named schedule and of the search.
+// simulate --pareto: time and memory of a step for every named schedule and for results of the search.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ struct MemoryAndTime {
   std::string name;
   double peak = 0;      // live activations of the rank that holds most
   double makespan = 0;  // ms
-  bool best = false;    // nothing that takes as little memory is faster
+  bool best = false;    // nothing with as little memory is faster
 };
 
 // Sets `best`, and sorts by memory, then time.

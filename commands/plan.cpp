@@ -143,6 +143,7 @@ std::string plan_copies(const Options& options, Plan& plan) {
 }  // namespace
 
 int run_plan(const Options& options) {
+  if (options.layouts.ranks > 0) return run_plan_ranks(options);
   std::optional<Profile> profile;
   if (!options.pipeline.profile.empty()) profile = load_profile(options.pipeline.profile);
   const ModelConfig model = model_config(options);

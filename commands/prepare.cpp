@@ -24,7 +24,7 @@ namespace train_gpt {
 namespace {
 
 constexpr double kUsualValFraction = 0.1;
-constexpr int kInterrupted = 130;  // as shells say of a program that Ctrl-C ended
+constexpr int kInterrupted = 130;  // the status of a program that Ctrl-C ended, as in shells
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -38,7 +38,7 @@ class ProgressLine {
 
   void show(std::int64_t done, std::int64_t all) {
     if (isatty(STDERR_FILENO) == 0) return;
-    if (first_ < 0) first_ = done;  // a resumed preparation did not do these now
+    if (first_ < 0) first_ = done;  // an earlier process did the part before
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
     const double rate = static_cast<double>(done - first_) / std::max(seconds, 1e-9);
     const double left = rate > 0 ? static_cast<double>(all - done) / rate : 0;
@@ -114,7 +114,7 @@ void say(const PrepareSummary& summary, const Vocabulary& vocabulary) {
   std::printf("%s\n", printable(text).c_str());
 }
 
-// Which they are, once; all of them are in a manifest.
+// Names some of them, once; a manifest has all of them.
 void say_unknown(const std::set<char32_t>& unknown, const std::string& manifest) {
   constexpr std::size_t kMostRanges = 12;
   if (unknown.empty()) return;
@@ -136,7 +136,7 @@ int run_prepare(const Options& options) {
   const bool one_file = is_token_file(options_of.output);
   PrepareRequest request = request_from(options);
   const bool bytes = options_of.tokenizer == "bytes" || (options_of.tokenizer.empty() && one_file);
-  // A single token file may have others beside it, made with other tokenizers.
+  // Other token files, of other tokenizers, may lie beside a single token file.
   const std::filesystem::path train_file = request.train_file;
   request.tokenizer_file = bytes      ? "bytes"
                            : one_file ? train_file.filename().string() + ".tokenizer.json"

@@ -32,7 +32,7 @@ std::function<bool(const SearchProgress&)> SearchWatch::progress() {
 bool SearchWatch::go_on(const SearchProgress& progress) {
   const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  const double between = terminal ? 1 : 10;  // a log is not to be flooded
+  const double between = terminal ? 1 : 10;  // seconds; does not flood a log
   if (elapsed >= 2 && (shown_ == 0 || elapsed - shown_ >= between)) {
     shown_ = elapsed;
     show(progress, elapsed);

@@ -1,5 +1,5 @@
-// A search that a person waits for: after two seconds its progress goes to stderr, about every second; Ctrl-C and
-// --search-seconds end it with the best so far.
+// A search for which a user waits: after two seconds its progress goes to stderr, about every second; Ctrl-C and
+// --search-seconds end it with the best result so far.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace train_gpt {
 
 class SearchWatch {
  public:
-  // Handles SIGINT while it lives. `seconds` 0: as long as it takes.
+  // Handles SIGINT while it lives. `seconds` 0: no limit.
   explicit SearchWatch(double seconds);
   ~SearchWatch();
   SearchWatch(const SearchWatch&) = delete;
@@ -31,7 +31,7 @@ class SearchWatch {
   Clock::time_point start_ = Clock::now();
   double shown_ = 0;  // seconds since the start
   void (*previous_)(int) = SIG_DFL;
-  std::size_t width_ = 0;  // of the line that stands on the terminal
+  std::size_t width_ = 0;  // of the line on the terminal
 };
 
 }  // namespace train_gpt

@@ -39,7 +39,7 @@ std::string list_of(const std::vector<double>& values) {
   return join(words);
 }
 
-// Width of the terminal; without one that of train's pictures.
+// The terminal's width; without one, the width of train's pictures.
 int terminal_columns() {
   winsize size{};
   if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -47,8 +47,8 @@ int terminal_columns() {
 }
 
 void print_header(const Options& options, const SimulatedSchedules& all, std::ostream& out) {
-  const Costs costs = costs_of(options);
   const Schedule& first = all.simulated.front().schedule;
+  const Costs costs = costs_of(options, first.ranks);
   out << "p = " << first.ranks << ", m = " << micro_batches_of_step(first) << "; F = " << list_of(costs.forward)
       << ", I = " << list_of(costs.input) << ", W = " << list_of(costs.weight) << " ms";
   if (!options.costs.given) out << " (no costs given: 1 ms each)";
@@ -113,6 +113,10 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
       object["step_with_reductions"] = it.reduced->end;
       object["reductions_exposed"] = it.reduced->exposed;
     }
+    if (it.shared) {
+      object["step_with_replicas"] = it.shared->end;
+      object["replicas_exposed"] = it.shared->exposed;
+    }
     if (it.steady) {
       object["steps"] = it.schedule.steps;
       object["steady_period"] = it.steady->period;
@@ -120,7 +124,7 @@ void print_json(const SimulatedSchedules& all, std::ostream& out) {
     }
     array.push_back(std::move(object));
   }
-  // A file may be called anything: what is not UTF-8 in its name is replaced.
+  // A file name may hold bytes that are not UTF-8: they are replaced.
   out << array.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }
 
@@ -136,8 +140,8 @@ void write_files(const Options& options, const SimulatedSchedules& all) {
   const SimulateOutputOptions& wanted = options.simulate;
   if (!wanted.svg.empty()) {
     std::vector<Timeline> timelines;
-    const Costs costs = costs_of(options);
     for (const SimulatedSchedule& it : all.simulated) {
+      const Costs costs = costs_of(options, it.schedule.ranks);
       timelines.push_back(timeline(it.schedule, it.simulation));
       if (it.schedule.steps > 1) add_versions(timelines.back(), it.schedule);
       if (costs.has_links())
@@ -162,7 +166,7 @@ void write_files(const Options& options, const SimulatedSchedules& all) {
   }
 }
 
-// Time against memory, of named schedules and the search.
+// Time against memory for named schedules and the search.
 void print_pareto(const Options& options, std::ostream& out) {
   std::vector<MemoryAndTime> points = memory_and_time(options);
   mark_best(points);
@@ -174,7 +178,7 @@ void print_pareto(const Options& options, std::ostream& out) {
   out.flush();
 }
 
-// Whether all schedules meet all conditions of --expect; says so, and of those that were left out that they do not.
+// True if all schedules meet all conditions of --expect; prints it for each, and that those left out do not.
 bool meet(const std::vector<Expectation>& expectations, const SimulatedSchedules& all, std::ostream& out) {
   bool every = expectations.empty() || (all.over_limit.empty() && all.impossible.empty());
   if (!expectations.empty()) out << "\n";

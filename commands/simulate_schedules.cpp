@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "commands/run/setup.h"
 #include "commands/search_watch.h"
+#include "commands/simulate_replicas.h"
 #include "model/config.h"
 #include "pipeline/draw/table.h"
 #include "pipeline/schedule/catalog.h"
@@ -36,7 +38,7 @@ SimulatedSchedule simulate_file(const Options& options, Detail detail) {
   check("--stages", options.costs.stages != 0, options.costs.stages, schedule.ranks, "ranks");
   check("--micro-batches", options.batch.micro_batches_given, options.batch.micro_batches, schedule.micro_batches,
         "micro-batches");
-  const Costs costs = costs_of(options);
+  const Costs costs = costs_of(options, schedule.ranks);
   result.remarks = check_schedule(schedule, costs).notices;
   result.simulation = simulate(schedule, costs, simulate_options(options, detail));
   return result;
@@ -62,10 +64,10 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
                                  .warmup_factor = options.pipeline.warmup_factor,
                                  .steps = options.simulate.steps};
   SimulatedSchedule result{name, make_schedule(request), {}, {}};
-  check_schedule(result.schedule, costs_of(options));
+  check_schedule(result.schedule, costs_of(options, options.costs.stages));
   SimulateOptions wanted = simulate_options(options, detail);
   wanted.intervals = true;
-  result.simulation = simulate(result.schedule, costs_of(options), wanted);
+  result.simulation = simulate(result.schedule, costs_of(options, options.costs.stages), wanted);
   result.steady = steady_state(result.schedule, result.simulation);
   char bubble[16];
   std::snprintf(bubble, sizeof bubble, "%.2f%%", 100 * result.steady->bubble);
@@ -78,7 +80,8 @@ SimulatedSchedule simulate_flushless(const Options& options, const std::string& 
 }
 
 bool lists_are_wanted(const Options& options, Detail detail) {
-  return detail == Detail::intervals || !options.simulate.csv.empty() || options.costs.reduction > 0;
+  return detail == Detail::intervals || !options.simulate.csv.empty() || options.costs.reduction > 0 ||
+         has_replicas(options);
 }
 
 std::size_t actions_of(const Schedule& schedule) {
@@ -87,7 +90,7 @@ std::size_t actions_of(const Schedule& schedule) {
   return actions;
 }
 
-// Long lists that do not repeat themselves take a while.
+// Says so if lists are long and do not repeat themselves, since they take a while.
 void tell_size(const Schedule& schedule) {
   constexpr std::size_t kLong = 10'000'000;
   const std::size_t actions = actions_of(schedule);
@@ -110,7 +113,7 @@ SimulatedSchedule simulate_named(const Options& options, const std::string& name
   const SimulateOptions wanted = simulate_options(options, detail);
   if (lists_are_wanted(options, detail) || violation(request)) {
     result.schedule = make_schedule(request);
-  } else if (auto found = simulate_by_turns(request, costs_of(options), wanted)) {
+  } else if (auto found = simulate_by_turns(request, costs_of(options, options.costs.stages), wanted)) {
     result.schedule.ranks = request.ranks;
     result.schedule.micro_batches = request.micro_batches;
     result.schedule.chunks = request.chunks > 0 ? request.chunks : default_chunks(name);
@@ -120,7 +123,7 @@ SimulatedSchedule simulate_named(const Options& options, const std::string& name
     result.schedule = make_schedule(request);
     tell_size(result.schedule);
   }
-  result.simulation = simulate(result.schedule, costs_of(options), wanted);
+  result.simulation = simulate(result.schedule, costs_of(options, options.costs.stages), wanted);
   return result;
 }
 
@@ -129,7 +132,7 @@ SearchRequest auto_request(const Options& options) {
   SearchRequest request;
   request.ranks = options.costs.stages;
   request.micro_batches = options.batch.micro_batches;
-  request.costs = costs_of(options);
+  request.costs = costs_of(options, options.costs.stages);
   request.memory_limit = wanted.memory_limit;
   request.loop_chunks = options.pipeline.auto_chunks;
   request.v_shape = std::find(request.loop_chunks.begin(), request.loop_chunks.end(), 2) != request.loop_chunks.end();
@@ -153,7 +156,7 @@ SimulatedSchedule simulate_auto(const Options& options, Detail detail) {
   const bool too_long = !drawn && actions_of(result.schedule) > kLong;
   if (too_long) detail = Detail::figures;
   result.simulation = simulate(result.schedule, request.costs, simulate_options(options, detail));
-  // The bound of the search is one for every order and placement that was allowed, not just for these lists.
+  // The bound of the search holds for every allowed order and placement, not just for these lists.
   result.simulation.lower_bound = found.lower_bound;
   result.remarks = {found.name + ": " + found.reason,
                     std::string("no schedule that --schedule auto may choose has a ") +
@@ -178,7 +181,7 @@ bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
   return false;
 }
 
-// The exposed part of the reductions over replicas, beside that of reductions that all wait for the end.
+// The exposed part of the reductions over replicas, and that of reductions that all wait for the list's end.
 void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail detail) {
   if (simulated.schedule.steps == 1) {
     const auto reduced = [&](ReducedAt at) {
@@ -196,8 +199,8 @@ void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail
 
 }  // namespace
 
-Costs costs_of(const Options& options) {
-  Costs costs = options.costs.costs;
+Costs costs_of(const Options& options, int ranks) {
+  Costs costs = given_costs(options, ranks);
   if (costs.bandwidth.empty()) return costs;
   const std::int64_t hidden = options.model.hidden ? *options.model.hidden : preset(options.model.preset).hidden;
   const std::int64_t element = options.device.precision == Precision::bf16 ? 2 : 4;
@@ -209,13 +212,20 @@ SimulatedSchedules simulate_all(const Options& options, Detail detail) {
   SimulatedSchedules result;
   const auto keep = [&](SimulatedSchedule simulated) {
     if (options.costs.reduction > 0) add_reductions(options, simulated, detail);
+    const Schedule& schedule = simulated.schedule;
+    if (has_replicas(options) && schedule.steps == 1) {
+      SharedSchedule shared =
+          simulate_replicas(options, schedule, stage_costs(costs_of(options, schedule.ranks), schedule.placement));
+      simulated.shared = shared.step;
+      simulated.remarks.push_back(std::move(shared.remark));
+    }
     if (exceeds(options.simulate.memory_limit, simulated.simulation)) {
       const std::vector<double>& live = simulated.simulation.peak_live;
       result.over_limit.push_back(simulated.name + " (" + with_digits(*std::max_element(live.begin(), live.end()), 5) +
                                   ")");
       return;
     }
-    // Large lists would add up.
+    // Large lists would add up to much memory.
     if (detail != Detail::intervals && options.simulate.csv.empty()) simulated.schedule.lists = {};
     result.simulated.push_back(std::move(simulated));
   };
@@ -255,7 +265,7 @@ std::vector<MemoryAndTime> memory_and_time(const Options& options) {
   };
   take("auto", free.simulation);
   if (!request.memory_limit.empty()) return points;
-  // Every whole number of activations while there are few, then in larger steps.
+  // Every whole number of activations at first, then larger steps.
   const double most = points.back().peak;
   for (double limit = 1; limit < most; limit += limit < 8 ? 1 : std::floor(limit / 4)) {
     request.memory_limit = {limit};

@@ -1,5 +1,5 @@
-// Rows of `train_gpt whatif` that another plan would make: what the planner says of it, scaled by what it says of the
-// run's own plan beside what that took.
+// Rows of `train_gpt whatif` for other plans: the planner's prediction, scaled by the measured over the predicted time
+// of the run's own plan.
 #include <algorithm>
 #include <stdexcept>
 
@@ -33,7 +33,7 @@ class OtherPlans {
 
   const Options& options() const { return options_; }
 
-  // `share`: of the tokens of a step, to which its time is related.
+  // `share`: the fraction of a step's tokens to which its time refers.
   WhatIfRow row(const std::string& what, const ChoiceRequest& request, const std::string& command, double share = 1) {
     const Choice choice = choose(request);
     if (!choice.fits) throw std::invalid_argument("does not fit the memory limit");
@@ -220,7 +220,7 @@ std::vector<WhatIfRow> rows_of_other_plans(const WhatIf& what_if, const RecordHe
             if (!pass->empty()) *pass = {sum / static_cast<double>(pass->size()) / 2};
           }
         }
-        // Costs were given for the share of a rank, which would be a different one.
+        // The given costs are those of a rank's share, which would be another one.
         const std::string command = header.timed ? "" : command_otherwise(words, 2 * jobs, {"--partition"}, "");
         return plans.row("on " + std::to_string(2 * p) + " ranks per pipeline", request, command);
       });

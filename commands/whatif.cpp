@@ -1,4 +1,4 @@
-// `train_gpt whatif DIR`: what a step of a run would take if something were otherwise.
+// `train_gpt whatif DIR`: the time that a step of a run would take with one thing changed.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -12,7 +12,7 @@
 namespace train_gpt {
 namespace {
 
-// All that is known here of a rank on another host is what it wrote.
+// Of a rank on another host only what it wrote is known here.
 bool seems_alive(const RankState& state) { return !state.finished && state.failure.empty() && !is_gone(state); }
 
 }  // namespace

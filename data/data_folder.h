@@ -11,7 +11,7 @@ struct DataFolder {
   std::string validation;  // empty: the folder has none
 };
 
-// Throws std::invalid_argument naming the folder if it has no training tokens, or those of two preparations.
+// Throws std::invalid_argument naming the folder if it has no training tokens, or tokens of two preparations.
 DataFolder find_data_folder(const std::string& folder);
 
 // The tokenizer of a model or of token files: tokenizer.json in `folder`; empty if it has none.

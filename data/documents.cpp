@@ -20,7 +20,7 @@ namespace {
 
 bool has_rows(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".ndjson"); }
 
-// Their bytes would be taken for text.
+// Refuses compressed files, whose bytes would be taken for text.
 void refuse_packed(const std::string& path) {
   constexpr std::array<std::array<const char*, 2>, 5> kPacked = {{{".gz", "gunzip"},
                                                                   {".zst", "unzstd"},
@@ -33,9 +33,9 @@ void refuse_packed(const std::string& path) {
   }
 }
 
-constexpr std::size_t kShownError = 300;  // of what may quote a whole text
+constexpr std::size_t kShownError = 300;  // characters of a message that may quote a whole text
 
-// The field's text, found without keeping the rest of the row.
+// Finds the field's text without keeping the rest of the row.
 class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   FieldFinder(const std::string& field, std::string& text) : field_(field), text_(text) {}

@@ -1,6 +1,6 @@
-// The documents of text files, one after the other, without reading beyond the one that is looked at.
+// The documents of text files, one after the other, without reading beyond the current one.
 //
-//   FILE.jsonl     every line is a JSON object, one of whose fields is a document; lines without anything are skipped
+//   FILE.jsonl every line is a JSON object, one of whose fields is a document; empty lines are skipped
 //   other files    one document each, or several with <|endoftext|> between them
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace train_gpt {
 
-// A file mapped into memory, which takes none until it is looked at.
+// A file mapped into memory, which takes no memory until it is read.
 class MappedText {
  public:
   // Throws std::invalid_argument naming the text.
@@ -23,9 +23,9 @@ class MappedText {
   std::string_view text() const {
     return {reinterpret_cast<const char*>(mapped_.bytes().data()), mapped_.bytes().size()};
   }
-  // The text up to there has been read: the memory that the system keeps it in may go to others.
+  // The text before `end` has been read: the system may release its memory.
   void forget_before(std::size_t end);
-  // For when it has been read: throws std::runtime_error if the file was cut off meanwhile.
+  // To be called after reading: throws std::runtime_error if the file was cut off meanwhile.
   void require_whole() const;
 
  private:
@@ -39,7 +39,7 @@ struct DocumentSettings {
   bool split_at_end_of_text = true;  // text files; false: "<|endoftext|>" is text like any other
 };
 
-// Where the next document is looked for.
+// The place from which the next document is read.
 struct DocumentPlace {
   std::size_t file = 0;
   std::size_t byte = 0;
@@ -58,16 +58,16 @@ struct Document {
 
 class DocumentReader {
  public:
-  // `files` outlives the reader. Rows and texts are told apart by their files' names.
+  // `files` outlives the reader. The files' names tell rows from texts.
   DocumentReader(const std::vector<std::string>& files, DocumentSettings settings, DocumentPlace from = {});
 
-  // False at the end. Empty text files and blank lines are documents too, without a byte.
+  // False at the end. Empty text files and blank lines are documents of no bytes.
   bool next(Document& document);
   const DocumentPlace& place() const { return place_; }
-  // Everything before that place has been read.
+  // The texts before `place` have been read: the system may release their memory.
   void forget_before(const DocumentPlace& place);
 
-  // The text of a document: `raw` itself, or the row's field, kept in `row_text`. Threads may call this together.
+  // The text of a document: `raw` itself, or the row's field, kept in `row_text`. Threads may call this concurrently.
   // Throws std::invalid_argument naming file and line of a row that is not a JSON object with that field.
   std::string_view text_of(const Document& document, std::string& row_text) const;
 
@@ -75,7 +75,7 @@ class DocumentReader {
   const std::vector<std::string>& files_;
   DocumentSettings settings_;
   DocumentPlace place_;
-  std::shared_ptr<MappedText> file_;  // that place_ is in, if it has been opened
+  std::shared_ptr<MappedText> file_;  // the file of place_, if it is open
 };
 
 }  // namespace train_gpt

@@ -8,7 +8,7 @@
 namespace train_gpt {
 namespace {
 
-// A long piece seldom comes twice, and memory must have a bound.
+// Long pieces seldom recur, and memory must have a bound.
 constexpr std::size_t kLongestKnown = 64;
 constexpr std::size_t kMostKnown = std::size_t{1} << 17;
 constexpr std::size_t kLongestPiece = std::size_t{1} << 30;
@@ -44,7 +44,7 @@ void Encoder::for_each_stretch(std::string_view text, const std::function<void(c
       rest.remove_prefix(1);
     }
   };
-  // Tokens that are not normalized come first; the others are looked for in what lies between.
+  // Finds tokens that are not normalized first, then the others in the text between them.
   const auto add_between = [&](std::string_view rest, bool normalized, const auto& add_rest) {
     while (!rest.empty()) {
       std::size_t at = 0;
@@ -124,8 +124,8 @@ void Encoder::consider(std::int32_t position) {
   std::push_heap(heap_.begin(), heap_.end());
 }
 
-// Merges the pair of lowest rank, the leftmost of several, until none is left. Candidates whose symbols have changed
-// are recognised when they come to the top, so that n bytes take O(n log n).
+// Merges the pair of lowest rank, the leftmost among equals, until none is left. Candidates whose symbols have changed
+// are recognised at the top of the heap, so that n bytes take O(n log n).
 void Encoder::merge_piece(std::string_view piece, std::vector<std::int32_t>& ids) {
   if (tokenizer_.vocabulary_.whole_pieces_first) {
     if (const auto whole = tokenizer_.whole_.find(piece); whole != tokenizer_.whole_.end()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/byte_alphabet.h"
+#include "data/splitmix64.h"
 #include "data/vocabulary_file.h"
 
 namespace train_gpt {
@@ -17,11 +18,11 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 struct PairHash {
   std::size_t operator()(const Pair& pair) const {
     const auto key = (static_cast<std::uint64_t>(pair.first) << 32U) | static_cast<std::uint32_t>(pair.second);
-    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> 20U);
+    return static_cast<std::size_t>((key * kGoldenRatio) >> 20U);
   }
 };
 
-// All different pieces, one after the other, as symbols that know their neighbours.
+// All different pieces, one after the other, as linked symbols.
 struct Symbol {
   std::int32_t id = -1;        // -1: merged into the symbol before it
   std::int32_t piece = 0;      // index into the pieces' counts
@@ -35,10 +36,10 @@ struct PairState {
 };
 
 struct Candidate {
-  std::int64_t count = 0;  // when it was put on the heap
+  std::int64_t count = 0;  // when it was pushed on the heap
   Pair pair;
   bool operator<(
-      const Candidate& other) const {  // of a heap whose top is the highest count, the smallest pair of several
+      const Candidate& other) const {  // for a heap whose top has the highest count, the smallest pair among equals
     return count != other.count ? count < other.count : pair > other.pair;
   }
 };
@@ -62,7 +63,7 @@ class Learner {
       heap_.pop();
       const std::int64_t count = pairs_.at(best.pair).count;
       if (count < 1) continue;
-      if (count < best.count) {  // it has become rarer since: back to its place
+      if (count < best.count) {  // it has become rarer since: push it back
         heap_.push({count, best.pair});
         continue;
       }
@@ -87,7 +88,7 @@ class Learner {
 
   Symbol& symbol(std::int64_t at) { return symbols_[static_cast<std::size_t>(at)]; }
 
-  // The pair that begins at `at` occurs `times` more often, or less.
+  // The pair that begins at `at` occurs `times` times more often, or less if negative.
   void change(std::int64_t at, std::int64_t times) {
     const Pair pair = {symbol(at).id, symbol(symbol(at).next).id};
     PairState& state = pairs_[pair];

@@ -18,8 +18,8 @@ struct Cuts {
 
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
-// A place near `wanted` where a cut probably begins, and certainly a character: after a line's end that something
-// other than white space follows.
+// A place near `wanted` where a cut probably begins, and a character certainly: after a line's end that is not followed
+// by white space.
 std::size_t likely_cut(std::string_view stretch, std::size_t wanted) {
   constexpr std::size_t kLongestSearch = 4096;
   const std::size_t last = std::min(stretch.size(), wanted + kLongestSearch);
@@ -30,7 +30,7 @@ std::size_t likely_cut(std::string_view stretch, std::size_t wanted) {
   return wanted;
 }
 
-// Drops what `guessed` cut before the cuts of `before` meet its own, and lets `before` go on until they do.
+// Continues `before` until one of its cuts falls on one of `guessed`, and drops the cuts of `guessed` before that.
 void join(std::string_view stretch, Encoder& encoder, Cuts& before, Cuts& guessed) {
   while (before.end() < guessed.end()) {
     if (before.end() == guessed.begin) return;
@@ -45,7 +45,7 @@ void join(std::string_view stretch, Encoder& encoder, Cuts& before, Cuts& guesse
   guessed = {before.end(), {}};
 }
 
-// Cuts a stretch, some megabytes at a time; `take` gets them in order, one Cuts per thread.
+// Cuts a stretch, some megabytes at a time; `take` gets the cuts in order, one Cuts per thread.
 void cut_in_parallel(std::string_view stretch, std::span<Encoder> encoders, std::size_t segment_bytes,
                      const std::function<void(const std::vector<Cuts>&)>& take) {
   std::vector<Cuts> segments(encoders.size());

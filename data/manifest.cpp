@@ -26,7 +26,7 @@ std::int64_t whole_number(const std::string& path, const Json& object, const cha
   const auto found = object.find(key);
   if (found == object.end()) refuse(path, std::string("has no \"") + key + "\"");
   if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<std::uint64_t>() > INT64_MAX)) {
-    // Says of a list only that it is one: writing it out takes as much stack as it is deep.
+    // For a list the message names the type alone: writing it out takes stack in proportion to its depth.
     const std::string shown = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
     refuse(path, std::string("has a \"") + key + "\" that is no whole number: " + shown);
   }
@@ -73,12 +73,12 @@ std::string manifest_text(const Manifest& manifest) {
     documents.push_back({{"file", document.file}, {"first_token", document.first_token}, {"tokens", document.tokens}});
   }
   Json root = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"tokenizer", manifest.tokenizer},
-                     {"vocabulary", manifest.vocab},
-                     {"end_of_text", manifest.end_of_text},
-                     {"tokens", manifest.tokens},
-                     {"documents", documents}};
+               {"version", kVersion},
+               {"tokenizer", manifest.tokenizer},
+               {"vocabulary", manifest.vocab},
+               {"end_of_text", manifest.end_of_text},
+               {"tokens", manifest.tokens},
+               {"documents", documents}};
   if (!manifest.unknown.empty()) root["unknown_characters"] = manifest.unknown;
   // File names may hold bytes that are not UTF-8, JSON may not.
   return root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

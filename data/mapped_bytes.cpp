@@ -13,7 +13,7 @@
 
 namespace train_gpt {
 
-// One per mapping, in a list that only grows, since a signal may read it at any time; free ones are used again.
+// One per mapping, in a list that only grows, since the signal handler may read it at any time; free ones are reused.
 struct MappedPlace {
   std::atomic<bool> taken = true;
   std::atomic<const std::byte*> begin = nullptr;
@@ -37,7 +37,7 @@ MappedPlace* free_place() {
   return place;
 }
 
-// Zeros take the place of the mapping from the missing page to its end.
+// Replaces the mapping by zeros from the missing page to its end.
 bool fill_with_zeros(MappedPlace& place, const std::byte* at) {
   const std::byte* begin = place.begin;
   const std::byte* end = begin + place.size;
@@ -60,7 +60,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
       "train_gpt: error: the system has no memory behind an address that is in use (SIGBUS): is /dev/shm full, which "
       "ranks of one host share? df /dev/shm shows it\n";
   static_cast<void>(!write(STDERR_FILENO, kText.data(), kText.size()));
-  ::signal(signal, SIG_DFL);  // it comes again at once
+  ::signal(signal, SIG_DFL);  // it is raised again at once
 }
 
 // Installed anew for each mapping, since MPI's libraries install a handler of their own when they start.
@@ -102,7 +102,7 @@ MappedBytes& MappedBytes::operator=(MappedBytes&& other) noexcept {
 
 void MappedBytes::forget(std::size_t begin, std::size_t end) const {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t first = begin / page * page, last = end / page * page;  // the page before is done with, too
+  const std::size_t first = begin / page * page, last = end / page * page;  // drops the page before, too
   if (first >= last || last > bytes_.size()) return;
   madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
 }

@@ -1,4 +1,4 @@
-// A file mapped into memory for reading. Where it is cut off meanwhile - a copy that starts again, a sync tool - the
+// A file mapped into memory for reading. If a file is cut off meanwhile (a copy that starts again, a sync tool), the
 // system ends a program that reads past the new end; here such bytes read as zeros, and cut_off() says so.
 #pragma once
 
@@ -19,15 +19,15 @@ class MappedBytes {
   MappedBytes& operator=(MappedBytes&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Bytes before `end` need not stay in memory (pages before `begin` are gone already); they are read again where they
-  // are looked at.
+  // Bytes before `end` need not stay in memory (pages before `begin` are already released); the system reads them again
+  // on access.
   void forget(std::size_t begin, std::size_t end) const;
-  // To be asked after reading: what was read may be zeros instead.
+  // To be asked after reading: if true, bytes that were read may be zeros instead.
   bool cut_off() const;
 
  private:
   std::span<const std::byte> bytes_;
-  MappedPlace* place_ = nullptr;  // where the handler of the signal finds it
+  MappedPlace* place_ = nullptr;  // for the signal handler
 };
 
 }  // namespace train_gpt

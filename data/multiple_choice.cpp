@@ -29,7 +29,7 @@ std::string read_row(const Json& row, Question& question) {
   }
   // Some copies of HellaSwag have their labels as texts.
   static const Json kNone;
-  const Json& label = row.contains("label") ? row["label"] : kNone;  // a copy of a deep one would take as much stack
+  const Json& label = row.contains("label") ? row["label"] : kNone;  // copying a deep value takes much stack
   const std::string shown = label.is_string()           ? label.get<std::string>()
                             : label.is_number_integer() ? label.dump()
                                                         : label.type_name();

@@ -31,7 +31,7 @@ struct Stopped {};
 
 std::string journal_path(const PrepareRequest& request) { return request.train_file + ".journal"; }
 
-// The request as a text, which differs wherever the outcome may.
+// The request as a text, which differs whenever the outcome may.
 std::string described(const PrepareRequest& request, const std::string& tokenizer_name) {
   std::string text = tokenizer_name + " " + request.tokenizer_file + " " + request.documents.field + " " +
                      std::to_string(request.val_fraction) + " " + std::to_string(request.shard_tokens);
@@ -44,7 +44,7 @@ std::string described(const PrepareRequest& request, const std::string& tokenize
   return text;
 }
 
-// Text read so far, told to the hooks.
+// Reports to the hooks how much text has been read.
 class Meter {
  public:
   Meter(std::int64_t all, const PrepareHooks& hooks) : all_(all), hooks_(hooks) {}
@@ -65,7 +65,7 @@ class Meter {
   const PrepareHooks& hooks_;
 };
 
-// Documents that fit into memory together, or one that is long and shared out over the threads by itself.
+// Documents that fit into memory together, or one long document that the threads share.
 struct Batch {
   std::vector<Document> documents;
   std::int64_t bytes = 0;
@@ -105,7 +105,7 @@ class BatchReader {
     return !batch.documents.empty();
   }
 
-  // For when a batch is done with.
+  // To be called when a batch is finished.
   void forget() { reader_.forget_before(place()); }
   // The index of the document after the batch.
   DocumentPlace place() const { return waiting_ ? waiting_->place : reader_.place(); }
@@ -163,7 +163,7 @@ class Preparation {
         if (stopping) throw Stopped();
         last = std::chrono::steady_clock::now();
       }
-    } catch (const Stopped&) {  // also amid a long document, which is begun anew
+    } catch (const Stopped&) {  // also within a long document, which will begin anew
       train_.keep();
       validation_.keep();
       return false;
@@ -331,7 +331,7 @@ PrepareSummary prepare(const PrepareRequest& request, const Tokenizer& tokenizer
 
 Vocabulary learn_from_texts(const PrepareRequest& request, std::int64_t size, const std::string& pattern,
                             const PrepareHooks& hooks) {
-  // Text is cut as it will be when it is encoded; ids do not matter yet.
+  // Splits text as encoding will; ids do not matter yet.
   Vocabulary bytes = byte_vocabulary();
   bytes.patterns = {pattern};
   const Tokenizer cutter(std::move(bytes));

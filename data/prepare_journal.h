@@ -1,5 +1,5 @@
-// How far a preparation has come, kept beside its output, so that the same command goes on where an earlier one was
-// ended.
+// The progress of a preparation, which is kept beside its output, so that the same command can continue an interrupted
+// preparation.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 namespace train_gpt {
 
 struct PrepareJournal {
-  std::string request;  // what is being prepared, and how; another request begins anew
+  std::string request;  // what is prepared, and how; another request begins anew
   DocumentPlace place;  // of the first document that is not in the files
   std::int64_t empty = 0;
   UnknownCharacters unknown;
@@ -20,10 +20,10 @@ struct PrepareJournal {
   ShardState validation;
 };
 
-// Nothing if there is none, or none that can be read: then the preparation begins anew.
+// Empty if there is none, or if it cannot be read: then the preparation begins anew.
 std::optional<PrepareJournal> read_journal(const std::string& path);
 
-// On the disk when it returns. Throws std::runtime_error.
+// Returns when the journal is on the disk. Throws std::runtime_error.
 void write_journal(const std::string& path, const PrepareJournal& journal);
 
 }  // namespace train_gpt

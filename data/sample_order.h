@@ -1,5 +1,5 @@
-// Which window of the training data a row of a step reads: a pure function of seed, step and the row's index in the
-// global batch, so that a batch holds the same samples however it is cut into replicas and micro-batches, and a resume
+// The window of the training data that a row of a step reads: a pure function of seed, step and the row's index in the
+// global batch, so that a batch holds the same samples however it is cut into replicas and micro-batches, and resuming
 // needs nothing but the step number.
 #pragma once
 

@@ -24,8 +24,8 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kPatterns = {{
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
 }};
 
-// PCRE2's \s has U+180E, which has not been white space since Unicode 6.3, nor is it in any of the engines that
-// vocabularies were made with. The property of that name is exact.
+// PCRE2's \s contains U+180E, which has not been white space since Unicode 6.3, nor is it in any of the engines with
+// which vocabularies were made. The White_Space property is exact.
 std::string with_white_space_property(const std::string& pattern) {
   std::string exact;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -70,7 +70,7 @@ SplitPattern::SplitPattern(const std::string& pattern) : text_(pattern) {
     throw std::invalid_argument("pattern '" + pattern + "': " + error_text(error) + " after '" +
                                 exact.substr(0, place) + "'");
   }
-  // Where PCRE2 has no machine code for this processor, its interpreter does the same, slower.
+  // If PCRE2 has no machine code for this processor, its interpreter does the same, slower.
   pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
 }
 
@@ -85,7 +85,7 @@ SplitMatcher::SplitMatcher(const SplitPattern& pattern)
       data_(pcre2_match_data_create(1, nullptr)) {
   if (!context_ || !data_) throw std::bad_alloc();
   if (stack_) pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
-  // A long run of spaces is looked at space by space; the limits are meant for patterns that explode.
+  // A long run of spaces is matched space by space; the limits are meant for patterns that explode.
   pcre2_set_match_limit(context_.get(), UINT32_MAX);
 }
 

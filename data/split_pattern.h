@@ -1,5 +1,5 @@
-// The regular expression that cuts text into pieces before byte pairs are merged: no token reaches over the end of a
-// piece. Matching is done by PCRE2, in Unicode mode and compiled to machine code.
+// The regular expression that splits text into pieces before byte pairs are merged: no token crosses the end of a
+// piece. PCRE2 matches it, in Unicode mode and compiled to machine code.
 //
 // Matches of a pattern and the text between them are both pieces, so that pieces always make up the whole
 // text ("Isolated" in tokenizer.json).
@@ -17,7 +17,7 @@ struct pcre2_real_jit_stack_8;
 
 namespace train_gpt {
 
-// Patterns by the name of the vocabulary that they belong to; other texts are returned as they are.
+// Patterns by the name of their vocabulary; any other text is returned unchanged.
 //   gpt2     GPT-2, GPT-3 (r50k, p50k)      cl100k   GPT-3.5, GPT-4
 //   o200k    GPT-4o                         qwen     Qwen 2, 2.5, 3
 std::string pattern_named(const std::string& name_or_pattern);

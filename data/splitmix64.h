@@ -5,7 +5,7 @@
 
 namespace train_gpt {
 
-inline constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15ULL;  // what its state grows by
+inline constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15ULL;  // added to its state
 
 // Its output function: a bijection that scatters nearby values.
 constexpr std::uint64_t scattered(std::uint64_t x) {
@@ -14,7 +14,7 @@ constexpr std::uint64_t scattered(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The number that follows state x: a bijection of 64-bit numbers that passes for random.
+// The number after state x: a bijection of 64-bit numbers that looks random.
 constexpr std::uint64_t splitmix64(std::uint64_t x) { return scattered(x + kGoldenRatio); }
 
 }  // namespace train_gpt

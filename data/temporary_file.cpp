@@ -39,7 +39,7 @@ TemporaryFile::TemporaryFile(const std::string& path, const std::string& tempora
                                 (folder_named ? "a directory; name a file in it" : "not a regular file; name another"));
   }
   if (bytes > 0 && !std::filesystem::exists(temporary_path_)) std::rename(path.c_str(), temporary_path_.c_str());
-  // Whatever has this name, a left-over or a link that someone planted, is not written to unless it is to be continued.
+  // Never writes into an existing file of this name, a left-over or a planted link, except to continue it.
   if (bytes == 0) unlink(temporary_path_.c_str());
   const int fresh = bytes == 0 ? O_CREAT | O_EXCL : 0;
   descriptor_ = open(temporary_path_.c_str(), O_WRONLY | fresh | O_NOFOLLOW | O_CLOEXEC, 0666);

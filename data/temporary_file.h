@@ -1,5 +1,5 @@
-// A file that appears under its name only when it is complete, so that a crash or a full disk leaves an older file of
-// that name as it was.
+// A file that gets its name only when it is complete, so that a crash or a full disk leaves an older file of that name
+// as it was.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace train_gpt {
 class TemporaryFile {
  public:
   // Creates `path`.partial-<process>; makes missing folders. Throws std::invalid_argument if that is not possible, or
-  // if `path` is there and no regular file (commit() would replace a device).
+  // if `path` exists and is no regular file (commit() would replace a device).
   explicit TemporaryFile(const std::string& path);
-  // Goes on with the first `bytes` bytes of `path`.partial, or of `path` where that has been finished since; 0: begins
+  // Continues after the first `bytes` bytes of `path`.partial, or of `path` if that has been finished since; 0: begins
   // anew. Throws std::runtime_error if there are fewer.
   TemporaryFile(const std::string& path, std::int64_t bytes);
   // Removes what was written unless commit() or keep() has been called.
@@ -22,7 +22,7 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  // Appends; buffered. These throw std::runtime_error naming the path.
+  // Appends; buffered. These functions throw std::runtime_error naming the path.
   void append(std::span<const char> bytes);
   // Replaces bytes that were appended before.
   void overwrite(std::int64_t offset, std::span<const char> bytes);

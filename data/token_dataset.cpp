@@ -8,7 +8,7 @@
 namespace train_gpt {
 namespace {
 
-// Looking at this much takes a fraction of a second from memory and a second or so from a disk, on every rank.
+// Checking this much takes a fraction of a second from memory and about a second from a disk, on every rank.
 constexpr std::int64_t kScannedBytes = std::int64_t{1} << 30;
 
 }  // namespace

@@ -15,10 +15,10 @@ namespace train_gpt {
 
 class TokenDataset {
  public:
-  // Maps every file that `pattern` names. `option` is what messages call it ("--train-data"), T = seq_len, and vocab is
-  // the number of ids that the model knows. Data of up to a gigabyte is looked at as a whole here; every id is checked
-  // when it is read, too. Throws std::invalid_argument naming file, position, id and vocabulary, or what is wrong with
-  // a file (see TokenFile), or that no window fits.
+  // Maps every file that `pattern` names. `option` is its name in messages ("--train-data"), T = seq_len, and vocab is
+  // the number of the model's ids. Data of up to a gigabyte are checked as a whole here; every id is checked when it is
+  // read, too. Throws std::invalid_argument naming file, position, id and vocabulary, or what is wrong with a file (see
+  // TokenFile), or that no window fits.
   TokenDataset(const std::string& pattern, const std::string& option, std::int64_t seq_len, std::int64_t vocab);
 
   std::int64_t window_count() const { return first_window_.back(); }
@@ -34,7 +34,7 @@ class TokenDataset {
   void require_rows(std::int64_t rows) const;
 
   // Validation reads `batches` batches of one step's rows, row r of batch k being window k*rows + r, and never wraps:
-  // throws std::invalid_argument saying how many batches there are.
+  // throws std::invalid_argument naming the number of batches there are.
   void require_batches(std::int64_t batches, std::int64_t rows) const;
 
  private:

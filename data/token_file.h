@@ -16,8 +16,8 @@ inline constexpr std::int64_t kMaxTokensPerFile = 2147483647;
 
 class TokenFile {
  public:
-  // Throws std::invalid_argument if the file is missing, is empty, is not a token file, is byte-swapped, has a version
-  // that we do not read, holds no token or another number of bytes than its header says.
+  // Throws std::invalid_argument if the file is missing, is empty, is not a token file, is byte-swapped, has an unknown
+  // version, holds no token or another number of bytes than its header says.
   explicit TokenFile(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -28,7 +28,7 @@ class TokenFile {
   // one is not below `vocab`, std::runtime_error if the file was cut off since it was opened.
   void read(std::int32_t* out, std::int64_t first, std::int64_t count, std::int64_t vocab) const;
 
-  // Looks at every id of the file: throws as read() does. At the speed of memory, or of the disk.
+  // Checks every id of the file, at the speed of memory or of the disk; throws as read() does.
   void check_ids(std::int64_t vocab) const;
 
  private:

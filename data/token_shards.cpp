@@ -66,7 +66,7 @@ void TokenShards::append(std::span<const std::int32_t> ids) {
   }
 }
 
-// `ids` fit into the shard, or there is none.
+// The `ids` fit into the shard, or there are no shards.
 void TokenShards::append_ids(std::span<const std::int32_t> ids) {
   if (settings_.shard_tokens > 0 && state_.tokens == settings_.shard_tokens) close_shard();
   open();

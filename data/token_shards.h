@@ -18,7 +18,7 @@ struct ShardSettings {
   Manifest manifest;              // tokenizer, vocabulary and end of text of every file
 };
 
-// The point to continue from after an interruption: the file under way and what it holds.
+// The point from which to continue after an interruption: the file under way and its contents.
 struct ShardState {
   std::int64_t shard = 0;
   std::int64_t tokens = 0;
@@ -30,21 +30,21 @@ class TokenShards {
  public:
   explicit TokenShards(ShardSettings settings, ShardState from = {});
 
-  // Creates the file under way, which otherwise happens with the first id. Throws std::invalid_argument if that is not
-  // possible.
+  // Creates the file under way now instead of with the first id, as otherwise. Throws std::invalid_argument if that is
+  // not possible.
   void open();
 
-  // Appends a document's ids after an end-of-text id. `file` is where the text came from; the manifest tells the tokens
-  // of one file together. These throw std::invalid_argument if one file cannot count the tokens, std::runtime_error if
-  // it cannot be written.
+  // Appends a document's ids after an end-of-text id. `file` is the text's file; the manifest has one entry for the
+  // tokens of a file. These functions throw std::invalid_argument if one file cannot count the tokens,
+  // std::runtime_error if it cannot be written.
   void begin_document(const std::string& file);
   void append(std::span<const std::int32_t> ids);
 
   std::int64_t total() const { return state_.total; }
-  // The files that have got their names; until the last has its own, older files of those names are as they were.
+  // The files that have got their names. Until the last one has, older files of these names are as they were.
   const std::vector<std::string>& files() const { return files_; }
 
-  // Brings everything to the disk; afterwards a writer with this state can go on.
+  // Brings everything to the disk; a writer with the returned state can continue from here.
   const ShardState& flush();
   // Leaves the file under way to be continued from the last flush().
   void keep();

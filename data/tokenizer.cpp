@@ -4,12 +4,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "data/splitmix64.h"
 #include "data/utf8.h"
 
 namespace train_gpt {
 
 std::size_t Tokenizer::PairHash::operator()(std::uint64_t pair) const {
-  pair *= 0x9E3779B97F4A7C15ULL;
+  pair *= kGoldenRatio;
   return static_cast<std::size_t>(pair ^ (pair >> 32U));
 }
 
@@ -63,7 +64,7 @@ std::string TextDecoder::push(std::int32_t id) {
     const std::string_view rest = std::string_view(bytes).substr(done);
     done += utf8_prefix(rest);
     if (done == bytes.size() || utf8_may_begin(std::string_view(bytes).substr(done))) break;
-    ++done;  // no UTF-8: passes through
+    ++done;  // not UTF-8: passes through
   }
   pending_ = bytes.substr(done);
   return bytes.substr(0, done);

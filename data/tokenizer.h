@@ -15,7 +15,7 @@
 
 namespace train_gpt {
 
-// A vocabulary made ready for use. Threads share it; each encodes with an Encoder of its own.
+// A vocabulary prepared for use. Threads share it; each encodes with an Encoder of its own.
 class Tokenizer {
  public:
   explicit Tokenizer(Vocabulary vocabulary);
@@ -46,16 +46,16 @@ class Tokenizer {
   std::vector<SplitPattern> patterns_;
   std::vector<std::int32_t> byte_ids_;                                     // [byte]
   std::unordered_map<std::uint64_t, std::int32_t, PairHash> ranks_;        // pair -> place in vocabulary_.merges
-  std::unordered_map<std::string_view, std::int32_t> whole_;               // if whole pieces come first
+  std::unordered_map<std::string_view, std::int32_t> whole_;               // used if whole pieces come first
   std::vector<std::vector<const Vocabulary::AddedToken*>> added_by_byte_;  // [first byte], the longest first
 };
 
-// Encodes for one thread. It remembers the ids of pieces that it has seen, since most pieces of a text occur again.
+// Encodes for one thread. It remembers the ids of pieces that it has seen, since most pieces of a text recur.
 class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer);
 
-  // A stretch of text, which has neither added tokens nor bytes that are not UTF-8, or one id.
+  // A stretch of text without added tokens and bytes that are not UTF-8, or else one id.
   struct Stretch {
     std::string_view text;
     std::optional<std::int32_t> id;
@@ -67,17 +67,17 @@ class Encoder {
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
 
   // Appends the ends of the cuts that the first pattern makes in a stretch, from byte `from`, where a cut begins, up to
-  // the first end at `until` or later. Cuts depend on nothing before them; with no pattern all is one cut.
+  // the first end at `until` or later. A cut depends on nothing before it; without a pattern all is one cut.
   void cut_ends(std::string_view stretch, std::size_t from, std::size_t until, std::vector<std::size_t>& ends);
   // Appends the ids of one cut.
   void encode_cut(std::string_view cut, std::vector<std::int32_t>& ids);
-  // Calls visit(piece) for the pieces of one cut, as the other patterns make them; nothing is merged.
+  // Calls visit(piece) for each piece into which the other patterns split one cut; nothing is merged.
   template <typename Visit>
   void for_each_piece(std::string_view cut, const Visit& visit) {
     split(cut, 1, visit);
   }
 
-  // Those of all stretches so far, where there is a pattern to cut them.
+  // Of all stretches so far that a pattern has split.
   const UnknownCharacters& unknown() const { return unknown_; }
 
  private:
@@ -91,7 +91,7 @@ class Encoder {
     std::int32_t position = 0;  // of the left symbol
     std::int32_t left = 0;
     std::int32_t right = 0;
-    bool operator<(const Candidate& other) const {  // of a heap whose top is the lowest rank, the leftmost first
+    bool operator<(const Candidate& other) const {  // for a heap whose top has the lowest rank, the leftmost first
       return rank != other.rank ? rank > other.rank : position > other.position;
     }
   };
@@ -142,7 +142,7 @@ class TextDecoder {
 
   // Throws std::invalid_argument if there is no such id.
   std::string push(std::int32_t id);
-  // The text that is still held back; the stream is over.
+  // Ends the stream and returns the text still held back.
   std::string finish();
 
  private:

@@ -12,15 +12,15 @@ namespace train_gpt {
 // A pure function of the texts: the same documents every time, evenly spread.
 class TrainValSplit {
  public:
-  // 0 <= fraction < 1. Counts documents until it is known that there are enough of them.
+  // 0 <= fraction < 1. Counts documents only until there are enough.
   TrainValSplit(double fraction, const std::vector<std::string>& files, const DocumentSettings& settings);
 
   struct Parts {
     std::string_view train;
     std::string_view validation;
   };
-  // The split of document number `index`: all of it on one side, or, where there are fewer than 1 / fraction documents,
-  // its last part, which begins with a line where it has some, on the other.
+  // The split of document number `index`: all of it on one side or, if there are fewer than 1 / fraction documents, its
+  // last part, which begins at a line's start if the text has lines, on the other.
   Parts parts(std::int64_t index, std::string_view text) const;
 
  private:

@@ -17,7 +17,7 @@ constexpr char32_t kCodePoints = 0x110000;
 
 bool is_surrogate(char32_t c) { return c >= 0xD800 && c < 0xE000; }
 
-// No version of Unicode will ever give these to anybody.
+// No version of Unicode will ever assign these.
 bool is_noncharacter(char32_t c) { return (c & 0xFFFEU) == 0xFFFEU || (c >= 0xFDD0 && c <= 0xFDEF); }
 
 // [code point]: not assigned, as far as PCRE2 knows.

@@ -1,5 +1,5 @@
-// Characters of a text that PCRE2's Unicode tables do not know: newer than the tables, or nobody's. Patterns cut them
-// as symbols; a tokenizer with newer tables may take them for letters or digits, and then gives other ids there.
+// Characters of a text that PCRE2's Unicode tables do not know: newer than the tables, or unassigned. Patterns treat
+// them as symbols; a tokenizer with newer tables may take them for letters or digits, and then gives other ids there.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace train_gpt {
 
-// The version of Unicode that the tables are of: "14.0.0".
+// The Unicode version of the tables: "14.0.0".
 std::string unicode_version();
 
 class UnknownCharacters {
@@ -19,7 +19,7 @@ class UnknownCharacters {
   UnknownCharacters() = default;
   explicit UnknownCharacters(std::set<char32_t> seen) : seen_(std::move(seen)) {}
 
-  // Notes those of `text`, which is UTF-8.
+  // Notes the unknown characters of `text`, which is UTF-8.
   void look_at(std::string_view text);
   void add(const UnknownCharacters& other) { seen_.insert(other.seen_.begin(), other.seen_.end()); }
 

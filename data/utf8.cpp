@@ -8,7 +8,7 @@ namespace {
 
 unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
-// The second byte's range depends on the first; this is what keeps out overlong forms, surrogates and large numbers.
+// The second byte's range depends on the first, which excludes overlong forms, surrogates and large numbers.
 bool second_fits(unsigned char first, unsigned char second) {
   switch (first) {
     case 0xE0:

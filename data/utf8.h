@@ -1,4 +1,4 @@
-// UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF.
+// UTF-8 by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace train_gpt {
 
-// Bytes of the character that `text` begins with, 1 to 4; 0 if it begins with none.
+// Bytes of the first character of `text`, 1 to 4; 0 if it does not begin with one.
 std::size_t utf8_character(std::string_view text);
 
-// True if `text` begins with eight ASCII bytes, as most texts do at most places: they are passed over at once.
+// True if `text` begins with eight ASCII bytes, as most texts do at most places, so that they can be skipped at once.
 bool begins_with_eight_ascii(std::string_view text);
 
 // Bytes of the longest prefix of `text` that is UTF-8.
 std::size_t utf8_prefix(std::string_view text);
 
-// True if `text`, of 1 to 3 bytes, is the beginning of a character of which more bytes are to come.
+// True if `text`, of 1 to 3 bytes, may be the beginning of a longer character.
 bool utf8_may_begin(std::string_view text);
 
 // The code point of a character that utf8_character() has measured.

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Every byte has to be a token, or some texts would have no ids.
+// Requires every byte to be a token, or some texts would have no ids.
 void check_bytes(const Vocabulary& vocabulary, const std::string& path) {
   const TokenIds ids = token_ids(vocabulary);
   for (int byte = 0; byte < 256; ++byte) {
@@ -28,7 +28,7 @@ void check_bytes(const Vocabulary& vocabulary, const std::string& path) {
   }
 }
 
-// Throws if a pattern is not a valid one, naming the file that it is from.
+// Throws if a pattern is not valid, naming its file.
 void check_patterns(const Vocabulary& vocabulary, bool from_file) {
   for (const std::string& pattern : vocabulary.patterns) {
     try {
@@ -50,7 +50,7 @@ std::int32_t find_end_of_text(const Vocabulary& vocabulary, const std::string& p
   refuse_vocabulary(path, std::string("has no token ") + kEndOfText + " to put between documents; add it");
 }
 
-// The files of a folder, the fullest description first.
+// Reads the files of a folder, the fullest description first.
 Vocabulary read_folder(const fs::path& folder, const std::string& pattern) {
   if (fs::exists(folder / "tokenizer.json")) return read_tokenizer_json(folder / "tokenizer.json");
   if (fs::exists(folder / "vocab.json")) return read_gpt2_files(folder / "vocab.json", folder / "merges.txt");

@@ -1,4 +1,4 @@
-// The parts of a byte-level byte-pair tokenizer, and the file formats that it comes in.
+// The parts of a byte-level byte-pair tokenizer, and its file formats.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ struct Vocabulary {
   struct AddedToken {
     std::string text;
     std::int32_t id = 0;
-    bool normalized = false;  // those that are not are looked for first
+    bool normalized = false;  // tokens that are not are looked for first
   };
 
-  std::string name;                   // "bytes", or the file that it came from
+  std::string name;                   // "bytes", or its file
   std::vector<std::string> tokens;    // [id] -> its bytes; empty: there is no such id
   std::vector<Merge> merges;          // by rank
   std::vector<AddedToken> added;      // by id
-  std::vector<std::string> patterns;  // text is cut by the first, the pieces by the next, ..; none: not cut
-  bool whole_pieces_first = false;    // a piece that is a token as it stands is not merged from its bytes
+  std::vector<std::string> patterns;  // the first splits text, the next its pieces, ..; none: no split
+  bool whole_pieces_first = false;    // a piece that is itself a token is not merged from its bytes
   std::int32_t end_of_text = 0;       // the id between documents
-  std::string json;                   // tokenizer.json that says the same; empty for bytes
+  std::string json;                   // as tokenizer.json; empty for bytes
 
   // Ids are below it.
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
 };
 
-// Ids 0 to 255 are the bytes, 256 is the end of text: no merges, any input, exactly the same bytes back.
+// Ids 0 to 255 are the bytes, 256 is the end of text: no merges, and any input comes back byte for byte.
 // "<|endoftext|>" within a text is 13 ordinary bytes.
 Vocabulary byte_vocabulary();
 inline constexpr std::int64_t kByteVocab = 257;

@@ -11,7 +11,7 @@ namespace train_gpt {
 
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 
-// Readers leave `json` empty unless the file is one. Throw std::invalid_argument.
+// Readers leave `json` empty unless the file is a tokenizer.json. They throw std::invalid_argument.
 Vocabulary read_tokenizer_json(const std::string& path);
 Vocabulary read_gpt2_files(const std::string& vocab_path, const std::string& merges_path);
 Vocabulary read_tiktoken(const std::string& path, const std::string& pattern);
@@ -24,12 +24,12 @@ std::string read_whole_file(const std::string& path);
 // Ids by the bytes of their tokens.
 using TokenIds = std::unordered_map<std::string, std::int32_t>;
 
-// Puts a token at its id. `entries`: how many the file has in all; ids may leave holes, but not absurd ones.
+// Puts a token at its id. `entries`: of the whole file; ids may leave gaps, but not absurd ones.
 void place_token(Vocabulary& vocabulary, std::int64_t id, std::string bytes, std::size_t entries,
                  const std::string& path);
 TokenIds token_ids(const Vocabulary& vocabulary);
 
-// left + right -> the token of both. Throws naming `where` if one of the three is not there.
+// left + right -> the token of both. Throws naming `where` if one of the three is missing.
 Vocabulary::Merge merge_of(const TokenIds& ids, const std::string& left, const std::string& right,
                            const std::string& path, const std::string& where);
 

@@ -120,7 +120,7 @@ class Reader {
                  "\": true, which takes text beside the token; set it to false");
         }
       }
-      // The model's list may have the token too, in the byte alphabet.
+      // The model's list may also have the token, in the byte alphabet.
       if (id >= 0 && id < vocabulary_.size()) vocabulary_.tokens[static_cast<std::size_t>(id)].clear();
       place_token(vocabulary_, id, content, entries, path_);
       vocabulary_.added.push_back({content, static_cast<std::int32_t>(id), flag(token, "normalized", false)});
@@ -129,7 +129,7 @@ class Reader {
               [](const auto& a, const auto& b) { return a.id < b.id; });
   }
 
-  // Steps that cut by a regular expression, closed by ByteLevel, which also cuts by GPT-2's unless told not to.
+  // Steps that split by a regular expression, then ByteLevel, which also splits by GPT-2's unless told not to.
   void read_pre_tokenizer(const Json& step) {
     const std::string type = text(step, "type");
     if (type == "Sequence") {
@@ -157,7 +157,7 @@ class Reader {
   void read_split(const Json& step) {
     const std::string behavior = text(step, "behavior");
     const bool inverted = flag(step, "invert", false);
-    // The inverted form says that what lies between matches is removed; patterns for it match everything.
+    // The inverted form removes the text between matches; its patterns match everything.
     if (behavior != "Isolated" && !(behavior == "Removed" && inverted)) {
       refuse("has a Split with the behavior " + shown(step, "behavior") + "; \"Isolated\" is read");
     }

@@ -12,7 +12,7 @@
 namespace train_gpt {
 namespace {
 
-// OpenAI's own lists: which pattern cuts the text, and where the end of text is.
+// OpenAI's own lists: the pattern that splits the text, and the id of the end of text.
 struct KnownList {
   const char* file;
   const char* pattern;
@@ -23,8 +23,7 @@ constexpr std::array<KnownList, 4> kKnownLists = {{{"r50k_base.tiktoken", "gpt2"
                                                    {"cl100k_base.tiktoken", "cl100k", 100257},
                                                    {"o200k_base.tiktoken", "o200k", 199999}}};
 
-// Looking for the ways to make a token takes a number of steps that grows with the square of its length. OpenAI's
-// longest has 128 bytes.
+// Finding the ways to make a token takes steps that grow with the square of its length. OpenAI's longest has 128 bytes.
 constexpr std::size_t kLongestToken = 1024;
 
 const KnownList* known_list(const std::string& path) {
@@ -34,7 +33,7 @@ const KnownList* known_list(const std::string& path) {
   return found == kKnownLists.end() ? nullptr : &*found;
 }
 
-// Nothing if it is not base64 with its padding (RFC 4648).
+// Empty if it is not base64 with its padding (RFC 4648).
 std::optional<std::string> from_base64(std::string_view text) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;

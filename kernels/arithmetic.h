@@ -1,6 +1,6 @@
-// The arithmetic on which a run's bits depend besides model, batch and the order of sums of its accumulation groups:
-// two runs whose arithmetic is equal may be compared bit for bit, on whatever machine each ran. It goes into
-// checkpoints and logs, and ranks compare it before they train together.
+// The arithmetic on which a run's bits depend besides model, batch and accumulation groups: two runs of equal
+// arithmetic may be compared bit for bit, whatever machines they ran on. It goes into checkpoints and logs, and ranks
+// compare it before they train together.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace train_gpt {
 
 // Raised by every change of the order or the formula of a sum in kernels/cpu or kernels/cuda.
 // 1: products by OpenBLAS. 2: those of kernels/cpu/product.h. 3: the head is folded shard by shard of the vocabulary,
-// and the atoms of wte and headw begin anew at every shard's edge.
+// and atoms of wte and headw restart at every shard's edge.
 inline constexpr int kSummationRules = 3;
 
 struct Arithmetic {
-  std::string library;    // who multiplies matrices: "C++ kernels", "cuBLASLt 120800"
+  std::string library;    // for matrix products: "C++ kernels", "cuBLASLt 120800"
   std::string processor;  // "any with fused multiply-adds", "NVIDIA H200 (compute capability 9.0)"
   std::string precision;  // "fp32", "bf16"
   int summation_rules = kSummationRules;

@@ -1,5 +1,5 @@
-// Device: memory, order and arithmetic. Every operation takes raw pointers, sizes and nothing else; outputs come first.
-// All arithmetic is enqueued on the device's one compute stream and runs in the order of the calls; the cpu device has
+// Device: memory, order and arithmetic. Operations take raw pointers and sizes, nothing else; outputs come first. All
+// arithmetic is enqueued on the device's one compute stream and runs in the order of the calls; the cpu device has
 // finished when a call returns.
 //
 // Types: "activation" buffers (void*) hold precision() elements, fp32 or bf16: activations, their gradients, and the
@@ -8,8 +8,8 @@
 // (multiple of 128). Matrices are row-major; weights are (outputs, inputs) as in llm.c's files. All sizes are 64-bit.
 //
 // Bitwise contract: results depend on shapes and values only, never on the number of threads, on alignment (buffers are
-// 256-byte aligned) or on what ran before. Reductions run over blocks fixed by the shape, in a fixed order.
-// "+=" in a comment: the operation adds to what the buffer holds.
+// 256-byte aligned) or on what ran before. Reductions run over blocks fixed by the shape, in a fixed order. "+=" in a
+// comment: the operation adds to the buffer.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ enum class Precision : std::uint8_t { fp32, bf16 };
 // Bytes of one element of an activation buffer.
 std::int64_t element_size(Precision precision);
 
-// Scalars of an AdamW step that change from step to step. Operations read them from device memory, so that a captured
-// or enqueued step needs no new arguments.
+// Scalars of AdamW that change from step to step. Operations read them from device memory, so that a captured or
+// enqueued step needs no new arguments.
 struct AdamWScalars {
   float learning_rate = 0;
   float beta1_correction = 1;  // 1 - beta1^(step+1)
@@ -49,9 +49,9 @@ struct AdamWConstants {
   }
 };
 
-// The gradient of a matrix on its way into Muon (model/muon.h), n elements at the same place of both arenas. With b the
-// momentum, G = gradient * gradient_scale:
-//   M' = b M + (1 - b) G          what the average becomes
+// The inputs of a matrix's step by Muon (model/muon.h), n elements at the same place of both arenas. With b the
+// momentum and G = gradient * gradient_scale:
+//   M' = b M + (1 - b) G the new average
 //   G' = b M' + (1 - b) G         what the step follows (Nesterov)
 struct AveragedGradient {
   const float* average = nullptr;  // M
@@ -60,8 +60,8 @@ struct AveragedGradient {
   float momentum = 0;                     // b
 };
 
-// Columns [begin, begin + width) of the padded vocabulary, the first `columns` of which are not padding. Every shard
-// has at least one.
+// A shard: columns [begin, begin + width) of the padded vocabulary. The first `columns` of them, of which every shard
+// has at least one, are not padding.
 struct VocabularyShard {
   std::int64_t begin = 0;
   std::int64_t width = 0;
@@ -80,10 +80,10 @@ struct SoftmaxFold {
 // One atom: the unit of norms, hashes and optimizer shards.
 inline constexpr std::int64_t kAtomElements = 65536;
 
-// Chunks of the head's rows fit the caches of a cpu, or the L2 of a GPU, where few launches count as well.
+// Chunks of the head's rows fit the caches of a cpu, or the L2 of a GPU, where launches should also be few.
 enum class HeadChunks : std::uint8_t { for_cpu, for_gpu };
 
-// Tensors that one operation takes.
+// The most tensors that one operation takes.
 inline constexpr std::size_t kTensorsAtOnce = 120;
 
 class Device {
@@ -95,39 +95,39 @@ class Device {
 
   virtual std::string describe() const = 0;  // one line for people: "cpu: 2 threads, AVX-512, fp32"
   virtual Arithmetic arithmetic() const = 0;
-  // True where an operation sets something up when it first runs (code, plans of products), while others wait.
+  // True if operations load or set up something on their first run (code, plans of products), which makes others wait.
   virtual bool sets_up_on_first_use() const { return false; }
   virtual Precision precision() const = 0;
-  // True where a row of a forward operation has the same bits whatever rows are beside it: generation may then keep the
+  // True if a row of a forward operation has the same bits whatever rows are beside it: generation may then keep the
   // keys and values of a text and compute its new positions alone.
   virtual bool rows_stand_alone() const { return false; }
 
   // ---- memory ---------------------------------------------------------------------------------------------------
-  // 256-byte aligned, contents undefined. Throws std::runtime_error naming the bytes when there is not enough.
+  // 256-byte aligned, contents undefined. Throws std::runtime_error naming the bytes if memory is short.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* pointer) = 0;
   virtual void zero(void* out, std::int64_t bytes) = 0;
   virtual void copy(void* out, const void* in, std::int64_t bytes) = 0;         // device to device
   virtual void to_device(void* out, const void* host, std::int64_t bytes) = 0;  // host buffer reusable on return
-  virtual void to_host(void* host, const void* in, std::int64_t bytes) = 0;     // returns when the data is there
+  virtual void to_host(void* host, const void* in, std::int64_t bytes) = 0;     // returns when the data has arrived
   // fp32 -> activation precision and back (n elements).
   virtual void from_float(void* out, const float* in, std::int64_t n) = 0;
   virtual void to_float(float* out, const void* in, std::int64_t n) = 0;
 
-  // Scratch that the operations below need for these sizes; the plan allocates it and hands it over before the first
-  // operation. Operations never allocate.
+  // Bytes of scratch that the operations below need for these sizes; it is allocated by the plan and handed over before
+  // the first operation. Operations never allocate.
   virtual std::int64_t workspace_bytes(std::int64_t B, std::int64_t T, std::int64_t C, std::int64_t NH,
                                        std::int64_t Vp) const = 0;
   virtual void use_workspace(void* workspace, std::int64_t bytes) = 0;
 
-  // Which rule says how many rows a chunk of the head has (model/unit_head.h).
+  // The rule for the number of rows in a chunk of the head (model/unit_head.h).
   virtual HeadChunks head_chunks() const { return HeadChunks::for_cpu; }
 
-  // Called by the compute thread between tiles and operations at least every few milliseconds, so that messages move
-  // while a stage computes. Never called from another thread.
+  // The compute thread, and no other, calls the hook between tiles and operations, at least every few milliseconds, so
+  // that messages move while a stage computes.
   virtual void set_progress_hook(std::function<void()> hook) = 0;
 
-  // Calls task(0) .. task(count - 1), in any order, on the threads that this device has on the host.
+  // Calls task(0) .. task(count - 1), in any order, on this device's host threads.
   virtual void run_on_host(std::int64_t count, const std::function<void(std::int64_t)>& task) {
     for (std::int64_t i = 0; i < count; ++i) task(i);
   }
@@ -140,7 +140,7 @@ class Device {
   virtual double time_ms(Mark mark) = 0;
   virtual void synchronize() = 0;
 
-  // Names what is enqueued in between for a profiler's timeline (NVTX on CUDA; nothing elsewhere). Ranges may nest.
+  // Names the operations in between for a profiler's timeline (NVTX on CUDA; nothing elsewhere). Ranges may nest.
   virtual void begin_range(const char* name) { static_cast<void>(name); }
   virtual void end_range() {}
 
@@ -183,8 +183,8 @@ class Device {
   // dweight(OC,C) += dout(N,OC)^T in(N,C); dbias(OC) += column sums of dout; dbias may be null
   virtual void matmul_backward_weight(float* dweight, float* dbias, const void* in, const void* dout, std::int64_t N,
                                       std::int64_t C, std::int64_t OC) = 0;
-  // The same, for the first micro-batch of a step: dweight(OC,C) = instead of +=, whatever it held. dbias is added to.
-  // Saves the pass that would set the gradients of all matrices to zero, and reading those zeros.
+  // The same, for the first micro-batch of a step: dweight(OC,C) = instead of +=; dbias is still added to. It saves the
+  // pass that would set the gradients of all matrices to zero, and reading those zeros.
   virtual void matmul_first_backward_weight(float* dweight, float* dbias, const void* in, const void* dout,
                                             std::int64_t N, std::int64_t C, std::int64_t OC) {
     zero(dweight, OC * C * static_cast<std::int64_t>(sizeof(float)));
@@ -195,8 +195,8 @@ class Device {
   // qkv(B,T,3C) holds q, k, v of all heads side by side; out(B,T,C); lse(B,NH,T) = log sum exp of the scaled scores
   virtual void attention_forward(void* out, float* lse, const void* qkv, std::int64_t B, std::int64_t T, std::int64_t C,
                                  std::int64_t NH) = 0;
-  // The queries of one row's positions [first, T) alone: out(T-first,C), lse(NH,T-first), with the bits that
-  // attention_forward gives them. Where rows_stand_alone().
+  // For the queries of one row's positions [first, T) alone: out(T-first,C), lse(NH,T-first), with the bits of
+  // attention_forward. Only if rows_stand_alone().
   virtual void attention_forward_from(void* out, float* lse, const void* qkv, std::int64_t first, std::int64_t T,
                                       std::int64_t C, std::int64_t NH);
   // dqkv(B,T,3C)
@@ -212,7 +212,7 @@ class Device {
   // mixture(N,C) fp32 = (first) or += in(N,OC) weight(OC,C)
   virtual void shard_mixture(float* mixture, const void* in, const void* weight, bool first, std::int64_t N,
                              std::int64_t C, std::int64_t OC) = 0;
-  // Takes the scores(rows,width) of a shard into the fold; the first shard starts it:
+  // Adds the scores(rows,width) of a shard to the fold; the first shard starts it:
   //   largest(rows) = max over the columns so far    sum(rows) = sum of exp(score - largest), unrounded
   //   at_target(rows) = score of the target, once its shard has come
   //   mixture(rows,C) *= exp(change of largest), in rows where it changed (null: left alone)
@@ -244,10 +244,10 @@ class Device {
   virtual void adamw(float* new_parameter, void* low, float* m, float* v, const float* parameter, const float* gradient,
                      const AdamWScalars* scalars, const AdamWConstants& constants, bool keep_moments,
                      std::int64_t n) = 0;
-  // m and v alone: what adamw(.., keep_moments = true) left out, bit for bit
+  // m and v alone: the update that adamw(.., keep_moments = true) leaves out, bit for bit
   virtual void adamw_moments(float* m, float* v, const float* gradient, const AdamWScalars* scalars,
                              const AdamWConstants& constants, std::int64_t n) = 0;
-  // The elementwise parts of Muon; its products are those above. Buffers start at multiples of 4 bytes (2 in bf16),
+  // The elementwise parts of Muon, whose products are those above. Buffers start at multiples of 4 bytes (2 in bf16),
   // since q, k and v lie in one tensor; `out` and `update` at multiples of 256.
   //
   // sums[a] = sum of squares of atom a of G', accumulated in double
@@ -268,7 +268,7 @@ class Device {
   virtual void add(float* out, const float* in, std::int64_t n) = 0;
 
   // ---- several tensors, at most kTensorsAtOnce, in one operation ----------------------------------------------------
-  // The bits are those of one operation per tensor, which the defaults are: starting one costs a cpu nothing.
+  // The bits are those of one operation per tensor. The defaults do just that, since starting one costs a cpu nothing.
   struct Zeros {
     float* out = nullptr;
     std::int64_t elements = 0;
@@ -319,7 +319,7 @@ class Device {
 // The cpu device: fp32. threads >= 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-// The number of GPUs that this process may use, and where it is 0 the reason, for messages. This and the next function
+// The number of GPUs that this process may use and, if it is 0, the reason, for messages. This and the next function
 // exist only in builds with CUDA (macro TRAIN_GPT_CUDA).
 struct GpuCount {
   int count = 0;
@@ -327,7 +327,7 @@ struct GpuCount {
 };
 GpuCount count_gpus();
 
-// The cuda device on GPU local_rank mod count. Throws std::invalid_argument where no GPU is usable.
+// The cuda device on GPU local_rank mod count. Throws std::invalid_argument if no GPU is usable.
 std::unique_ptr<Device> make_cuda_device(Precision precision, int local_rank = 0);
 
 }  // namespace train_gpt

@@ -1,5 +1,5 @@
-// A communicator that is built on another one. The inner communicator serves the host's side: ranks, small data,
-// barriers and the end of the job. Messages and collectives on tensors are left to the derived class.
+// A communicator built on another one. The inner communicator serves the host's side: ranks, small data, barriers and
+// the end of the job. Derived classes implement messages and collectives on tensors.
 #pragma once
 
 #include <cstdlib>

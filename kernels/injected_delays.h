@@ -1,4 +1,4 @@
-// Random delays in messages and actions, for showing that no result depends on timing and no schedule hangs.
+// Random delays of messages and actions, which show that no result depends on timing and no schedule hangs.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct DelaySpec {
   double step = 0;
   double latency = 0;
   double bandwidth = 0;  // 0: infinite
-  // The extra time of a message between two ranks of a communicator of this size; empty: none. Not part of SPEC: the
-  // timed device has the links that --cost-comm and --cost-bandwidth describe.
+  // The extra time of a message between two ranks of a communicator of this size; empty: none. Not part of SPEC: on the
+  // timed device --cost-comm and --cost-bandwidth describe the links.
   struct Link {
     double latency = 0;
     double bandwidth = 0;
@@ -41,7 +41,7 @@ struct DelaySpec {
 // Throws std::invalid_argument naming --inject-delay, the part that is wrong and what would be right.
 DelaySpec parse_delays(const std::string& spec);
 
-// Passes everything on to `inner`, sends and receives after a random delay. (Delays of actions are the executor's.)
+// Passes everything on to `inner`, sends and receives after a random delay. (The executor delays actions.)
 std::unique_ptr<Communicator> inject_delays(std::unique_ptr<Communicator> inner, const DelaySpec& spec);
 
 }  // namespace train_gpt

@@ -1,6 +1,6 @@
 // The order in which equal parts of n ranks are added, for every communicator that adds on the host. Where n is a power
 // of two, parts are added at distance 1, 2, 4, ..: a balanced binary tree, so that ranks which each bring the sum of an
-// aligned subtree get the sum that one rank makes of all leaves. Else they are added in rank order.
+// aligned subtree get the sum that one rank would make of all leaves. Otherwise they are added in rank order.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace train_gpt {
 
 // out(count) = sum of parts[r](count) over r. The parts are overwritten; `out` may be one of them.
 inline void sum_of_ranks(float* out, std::span<float* const> parts, std::int64_t count) {
-  constexpr std::int64_t kBlock = 2048;  // of every part, in the cache
+  constexpr std::int64_t kBlock = 2048;  // elements of each part, so that all fit in the cache
   const std::size_t ranks = parts.size();
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t n = std::min(kBlock, count - begin);

@@ -25,13 +25,12 @@ std::vector<std::uint64_t> block_hashes(const std::string& path, int part, int p
 
 // Four chains side by side, since one would wait for its multiplications.
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
-  constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ULL;
   std::array<std::uint64_t, 4> chains = {1, 2, 3, 4};
   std::size_t chain = 0;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t), chain = (chain + 1) % 4) {
     std::uint64_t word = 0;  // the last one may be filled up with zeros; the size below tells it apart
     std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
-    chains[chain] = std::rotl((chains[chain] ^ word) * kMultiplier, 29);
+    chains[chain] = std::rotl((chains[chain] ^ word) * kGoldenRatio, 29);
   }
   std::uint64_t hash = splitmix64(bytes.size());
   for (const std::uint64_t one : chains) hash = splitmix64(hash ^ one);

@@ -52,14 +52,14 @@ std::string help_hint(Command command) { return "see train_gpt " + std::string(t
          help_hint(command));
 }
 
-// A word that cxxopts gave back.
+// Refuses a word that cxxopts did not take.
 [[noreturn]] void refuse_leftover(Command command, const std::string& word, const Words& words) {
   if (word.starts_with("--") && word != "--") refuse_unknown_option(command, word.substr(2, word.find('=') - 2));
   for (const CommandSpec& spec : command_table()) {
     if (word == spec.name) refuse("the command comes first: train_gpt " + word + " --options");
   }
   if (word.size() == 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0) {
-    // cxxopts takes -steps for the options -s, -t, .. and gives back the first of them.
+    // cxxopts takes -steps for the options -s, -t, .. and returns the first of them.
     const auto whole = std::find_if(words.begin(), words.end(), [&](const auto& it) { return it.starts_with(word); });
     refuse("'" + *whole + "': options are written with two dashes, as in --steps 10; " + help_hint(command));
   }
@@ -81,8 +81,8 @@ cxxopts::ParseResult parse_words(Command command, const Words& words) {
   }
 }
 
-// Refuses what cxxopts accepts in silence: an option twice, another option's name for a value, a value for a flag,
-// words of no option.
+// Refuses what cxxopts accepts in silence: a repeated option, another option's name as a value, a value for a flag,
+// words that belong to no option.
 void check_parsed(Command command, const cxxopts::ParseResult& parsed, const Words& words) {
   std::set<std::string> seen;
   for (const cxxopts::KeyValue& argument : parsed.arguments()) {
@@ -98,6 +98,16 @@ void check_parsed(Command command, const cxxopts::ParseResult& parsed, const Wor
   }
   if (std::find(words.begin(), words.end(), "--") != words.end()) refuse_leftover(command, "--", words);
   if (!parsed.unmatched().empty()) refuse_leftover(command, parsed.unmatched().front(), words);
+}
+
+// plan --ranks holds what is given.
+void set_held(LayoutOptions& layouts, const std::set<std::string>& given) {
+  layouts.holds_replicas = given.contains("data-parallel");
+  layouts.holds_zero = given.contains("zero");
+  layouts.holds_rows = given.contains("micro-batch-size");
+  layouts.holds_order = given.contains("rank-order");
+  layouts.holds_schedule = given.contains("schedule");
+  layouts.holds_recompute = given.contains("recompute");
 }
 
 // --global-batch-size ROWS is another way to give m.
@@ -119,7 +129,7 @@ void set_micro_batches(BatchOptions& batch, const std::set<std::string>& given) 
   batch.micro_batches_given = true;
 }
 
-// `train_gpt help simulate` and `train_gpt --version`, which are no commands of their own.
+// `train_gpt help simulate` and `train_gpt --version`, which are not commands.
 bool asks_for_text(Options& options, Words& words) {
   const auto any_is = [&](std::initializer_list<const char*> asked) {
     return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
@@ -154,7 +164,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
     find_option(options.command, argument.key())->set(options, OptionValue("--" + argument.key(), argument.value()));
     given.insert(argument.key());
   }
-  set_micro_batches(options.batch, given);
+  if (options.layouts.ranks > 0) {
+    set_held(options.layouts, given);
+  } else {
+    set_micro_batches(options.batch, given);
+  }
   const bool reads_model = options.command == Command::generate || options.command == Command::evaluate;
   if (reads_model && !given.contains("init")) options.model.init_file = kLatestRun;
   if (!options.data.folder.empty()) {

@@ -1,8 +1,8 @@
 // The command line as plain data: which command, and every option in the groups in which --help shows them.
 //
-// Each option has a default here and nowhere else. What was checked already when a command sees these structs: every
-// number is complete and in range, every name of a closed set is known, the option belongs to the command, and no two
-// options contradict each other. What needs a model, a file or the number of ranks to decide is the command's business.
+// Each option has a default here and nowhere else. When a command sees these structs, every number is complete and in
+// range, every name of a closed set is known, each option belongs to the command, and no two options contradict each
+// other. The command checks whatever depends on a model, a file or the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@
 #include "kernels/device.h"
 #include "model/optimizer.h"
 #include "pipeline/schedule/rank_order.h"
+#include "pipeline/simulate/cluster.h"
 #include "pipeline/simulate/simulator.h"
 
 namespace train_gpt {
 
-// Where `make demo` puts the tokens that it prepares from the project's own sources.
+// The file for which `make demo` prepares tokens from the project's own sources.
 inline constexpr const char* kDemoTrainData = "out/demo/train.bin";
 
-// The run in out/ that began last (commands/run/run_folder.h): what commands look at that are told no folder.
+// The run in out/ that began last (commands/run/run_folder.h): the default folder of commands that look at a run.
 inline constexpr const char* kLatestRun = "out/latest";
 
 // --max-seq-len if neither it nor a model file is given.
@@ -45,7 +46,7 @@ struct DataOptions {
   std::string train_data = kDemoTrainData;  // glob
   std::string val_data;                     // glob; empty: no validation
   std::string multiple_choice;              // JSONL; empty: none
-  std::string folder;                       // --data: both of the above are in it
+  std::string folder;                       // --data, which holds training and validation data
   bool shuffle = true;
   std::uint64_t seed = 1;  // of sample order, initial parameters and sampling
 
@@ -74,9 +75,9 @@ struct BatchOptions {
   bool micro_batches_given = false;   // a schedule file has an m of its own
   std::int64_t global_rows = 0;       // --global-batch-size, which sets m; 0: not given
   int data_parallel = 1;              // d
-  // G, of the whole step; not given: d, or 2d where a schedule has two directions
+  // G, of the whole step; not given: d, or 2d if the schedule has two directions
   std::optional<int> accumulation_groups;
-  int zero = 0;  // shared out to the replicas: 1: optimizer state; 2: gradients, too; 3: parameters, too
+  int zero = 0;  // shared among the replicas: 1: optimizer state; 2: gradients, too; 3: parameters, too
 
   RankOrder rank_order = RankOrder::pipeline;
 
@@ -110,20 +111,20 @@ constexpr int kLargestThreads = 1024;  // per rank
 struct RunOptions {
   std::int64_t steps = 1000;                // in total, also after a resume
   std::int64_t val_every = 100;             // steps; 0: only after the last. Without val_data: never
-  std::optional<std::int64_t> val_batches;  // of a step's rows; none: four, or as many as there are
+  std::optional<std::int64_t> val_batches;  // of a step's rows; none: four, or fewer if the data are shorter
   std::int64_t eval_every = 0;              // steps, of multiple_choice; 0: only after the last
   std::int64_t sample_every = 0;            // steps; 0: never
   std::string output;      // directory of log.jsonl and checkpoints (status: the word DIR); empty: the default
   bool overwrite = false;  // give up the run that is in `output`
   std::int64_t checkpoint_every = 0;  // steps; 0: see the next
-  double checkpoint_seconds = 900;    // between checkpoints; 0: none but by steps and after the last
+  double checkpoint_seconds = 900;    // between checkpoints; 0: only by steps and after the last
   double time_limit = 0;              // seconds of the whole program; 0: none
-  std::int64_t max_skipped = 0;       // steps whose loss or norm is not finite that are left out
+  std::int64_t max_skipped = 0;       // how many steps with a loss or norm that is not finite to skip
   double stall_timeout = 120;         // seconds
-  int keep = 3;                       // newest checkpoints that are kept
+  int keep = 3;                       // how many checkpoints to keep, the newest
   std::string resume;                 // "latest", "auto", a path, or empty: start anew
   std::int64_t log_every = 1;         // lines of steps on the screen
-  bool quiet = false;                 // only notes, errors and what is left at the end
+  bool quiet = false;                 // only notes, errors and the files left at the end
   bool final_timeline = true;         // the picture and the table of one step, at the end
   std::int64_t records = 64 << 20;    // bytes that records.bin may take; 0: none
   std::string trace;                  // Chrome trace file; empty: none
@@ -151,7 +152,7 @@ struct RecomputeOption {
 
 struct PipelineOptions {
   std::vector<std::string> schedules = {"1f1b"};  // one; simulate: also several, "all" is spelled out here
-  bool all_schedules = false;                     // simulate: "all" was asked for, so what is not legal is left out
+  bool all_schedules = false;                     // simulate: "all" was given, so illegal schedules are left out
   int chunks = 0;                                 // v; 0: the schedule's default. See chunks_for
   int group_size = 0;                             // g; 0: the smallest legal one. See group_size_for
   int warmup_factor = 1;                          // w, of schedules without a flush
@@ -159,11 +160,12 @@ struct PipelineOptions {
   PartitionOption partition;
   std::string profile;  // file of measured costs: `profile` writes it, train and plan read it; empty: measure now
   RecomputeOption recompute;
-  std::int64_t memory_limit = 0;  // bytes per rank; 0: what the device has
+  std::int64_t memory_limit = 0;                 // bytes per rank, of a list the smallest; 0: the device's memory
+  std::vector<std::int64_t> memory_limits = {};  // plan: a list, one per rank of a pipeline; else empty
 
   const std::string& schedule() const { return schedules.front(); }
   std::vector<int> auto_chunks = {1, 2, 3, 4};  // --schedule auto: the v that it considers
-  double search_seconds = 0;                    // --schedule auto: how long it may search; 0: as long as it takes
+  double search_seconds = 0;                    // --schedule auto: limit of the search; 0: none
 
   // The values of --chunks and --group-size for one of several schedules: 0, its default, where they do not apply.
   int chunks_for(const std::string& name) const;
@@ -183,11 +185,23 @@ struct DeviceOptions {
 
 struct CostOptions {
   int stages = 0;        // p; 0: not given
-  Costs costs;           // milliseconds and GB/s; whether a list's length fits is checked where p and v are known
-  bool given = false;    // any --cost-... of an action or a link was given
-  double reduction = 0;  // ms that reducing the gradients of a rank over replicas takes; 0: nothing is reduced
+  Costs costs;           // milliseconds and GB/s; list lengths are checked where p and v are known
+  bool given = false;    // true if any --cost-... of an action or a link was given
+  double reduction = 0;  // ms for reducing a rank's gradients over replicas; 0: nothing is reduced
+  Cluster cluster;       // instead of the links of `costs`, if it is given
+  bool cluster_given = false;
 
   bool operator==(const CostOptions&) const = default;
+};
+
+// plan --ranks: which options are given, and so held; the others are searched.
+struct LayoutOptions {
+  int ranks = 0;                // N; 0: one layout is planned
+  double flops_per_second = 0;  // of a rank; 0: not given, a profile says
+  bool holds_replicas = false, holds_zero = false, holds_rows = false, holds_order = false, holds_schedule = false;
+  bool holds_recompute = false;
+
+  bool operator==(const LayoutOptions&) const = default;
 };
 
 struct SimulateOutputOptions {
@@ -218,7 +232,7 @@ struct PrepareOptions {
   std::string text;       // glob
   std::string output;     // token file, or a folder
   std::string tokenizer;  // "bytes", "learn", or a file or folder; empty: bytes for a token file, learn for a folder
-  std::string pattern;    // what cuts text; empty: the tokenizer's own
+  std::string pattern;    // regular expression that splits text; empty: the tokenizer's own
   std::int64_t vocab = 4096;           // of a vocabulary that is learned
   std::string field = "text";          // of JSONL rows
   std::optional<double> val_fraction;  // not given: 0.1 for a folder, else none
@@ -229,7 +243,7 @@ struct PrepareOptions {
 
 struct ConvertOptions {
   std::string output;                  // FILE.bin: llm.c's layout; else a folder, Hugging Face's
-  std::optional<Precision> precision;  // not given: that of the model that is read
+  std::optional<Precision> precision;  // not given: that of the model it reads
   std::int64_t shard_bytes = 0;        // of model.safetensors; 0: one file
 
   bool operator==(const ConvertOptions&) const = default;
@@ -239,7 +253,7 @@ struct GenerateOptions {
   std::string prompt;
   std::int64_t tokens = 256;
   bool interactive = false;
-  std::string stop;  // empty: nothing stops it
+  std::string stop;  // text that ends generation; empty: none
   bool ignore_eos = false;
   std::string tokenizer;     // empty: the model's own
   double temperature = 1.0;  // 0: always the likeliest token
@@ -259,16 +273,17 @@ struct Options {
   PipelineOptions pipeline;
   DeviceOptions device;
   CostOptions costs;
+  LayoutOptions layouts;
   SimulateOutputOptions simulate;
   TestingOptions testing;
   PrepareOptions prepare;
   ConvertOptions convert;
   GenerateOptions generate;
   bool plan_json = false;  // plan: the plan event alone
-  bool verify = false;     // whatif: replay what it says
+  bool verify = false;     // whatif: replay its rows on the timed device
 
-  bool help = false;           // nothing but help_text() (commands/cli/help.h) was asked for
-  bool version = false;        // nothing but version_text() (commands/cli/version.h) was asked for
+  bool help = false;           // print help_text() (commands/cli/help.h), nothing else
+  bool version = false;        // print version_text() (commands/cli/version.h), nothing else
   bool command_named = false;  // otherwise it is train, by default
 
   bool operator==(const Options&) const = default;

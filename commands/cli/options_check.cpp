@@ -100,17 +100,15 @@ void check_batch(const Options& options) {
     }
   }
   const std::string zero = "--zero " + std::to_string(batch.zero);
-  if (batch.zero > 0 && batch.data_parallel == 1) {
+  const bool has_replicas = batch.data_parallel > 1 || (options.layouts.ranks > 0 && !options.layouts.holds_replicas);
+  if (batch.zero > 0 && !has_replicas) {
     refuse(zero + " shares state out to replicas: give --data-parallel 2 or more");
-  }
-  if (batch.zero > 0 && options.device.device == DeviceKind::timed) {
-    refuse(zero + " has no meaning with --device timed, which computes nothing");
   }
   if (options.command == Command::train && options.costs.reduction > 0 &&
       (options.device.device != DeviceKind::timed || batch.data_parallel == 1)) {
     refuse("--cost-reduction is for the replicas of --device timed: give --data-parallel 2 or more with it");
   }
-  if (batch.rank_order == RankOrder::replicas && batch.data_parallel == 1) {
+  if (batch.rank_order == RankOrder::replicas && !has_replicas) {
     refuse("--rank-order replicas has no meaning without replicas: give --data-parallel 2 or more");
   }
   if (batch.zero > 1 && is_flushless(options.pipeline.schedule())) {
@@ -200,7 +198,7 @@ std::string fixed_chunks(const std::string& name) {
   return "--schedule " + name + " has " + std::to_string(is_flushless(name) ? 1 : default_chunks(name)) + " per rank";
 }
 
-// Several schedules (simulate): an option has to mean something to one of them.
+// With several schedules (simulate) an option must apply to at least one of them.
 void check_schedule(const Options& options, const Given& given) {
   const PipelineOptions& pipeline = options.pipeline;
   const std::string chosen = first_given(given, {"schedule", "chunks", "group-size"});
@@ -211,7 +209,8 @@ void check_schedule(const Options& options, const Given& given) {
   }
   const std::vector<std::string>& names = pipeline.schedules;
   const auto takes_these_chunks = [&](const std::string& name) { return pipeline.chunks_for(name) == pipeline.chunks; };
-  const bool automatic = std::find(names.begin(), names.end(), "auto") != names.end();
+  const bool searched = options.layouts.ranks > 0 && !given.contains("schedule");
+  const bool automatic = searched || std::find(names.begin(), names.end(), "auto") != names.end();
   if (automatic && given.contains("chunks")) {
     for (const int chunks : pipeline.auto_chunks)
       if (chunks > kMostSearchedChunks)
@@ -265,9 +264,9 @@ void check_device(const Options& options, const Given& given) {
 void check_simulation(const Options& options, const Given& given) {
   if (options.command != Command::simulate) return;
   const std::string size =
-      first_given(given, {"model", "layers", "heads", "hidden", "seq-len", "micro-batch-size", "precision"});
-  if (!size.empty() && !given.contains("cost-bandwidth")) {
-    refuse(size + " only tells how large a message is, which has no meaning without --cost-bandwidth");
+      first_given(given, {"model", "layers", "heads", "hidden", "vocab", "seq-len", "micro-batch-size", "precision"});
+  if (!size.empty() && !given.contains("cost-bandwidth") && !options.costs.cluster_given) {
+    refuse(size + " only tells how large a message is, which has no meaning without --cost-bandwidth or --link-inside");
   }
   if (options.simulate.ascii && options.simulate.json) {
     refuse("--ascii and --json contradict each other: --json prints one array and nothing else");
@@ -316,6 +315,7 @@ void check_together(const Options& options, const Given& given) {
   check_conversion(options, given);
   check_schedule(options, given);
   check_device(options, given);
+  check_links(options, given);
   check_simulation(options, given);
 }
 

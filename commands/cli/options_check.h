@@ -1,4 +1,4 @@
-// Options that are fine alone and wrong together.
+// Options that are right alone and wrong together.
 #pragma once
 
 #include <set>
@@ -8,7 +8,10 @@
 
 namespace train_gpt {
 
-// given: the names that were on the command line, without dashes. Throws std::invalid_argument naming the options.
+// given: the option names on the command line, without dashes. Throws std::invalid_argument naming the options.
 void check_together(const Options& options, const std::set<std::string>& given);
+
+// Its part for links of a cluster, and for plan --ranks.
+void check_links(const Options& options, const std::set<std::string>& given);
 
 }  // namespace train_gpt

@@ -14,7 +14,7 @@ cxxopts::Options declare_options(Command command, DeclaredFor purpose) {
   for (const OptionSpec& spec : option_table()) {
     if (!spec.belongs_to(command)) continue;
     cxxopts::OptionAdder add = declared.add_options(to_string(spec.group));
-    // Values stay text here: what a text has to be, and the message if it is not, is the table's business.
+    // Values stay text here: the table says what a text has to be, with the message if it is not.
     std::shared_ptr<cxxopts::Value> value = cxxopts::value<std::string>();
     if (spec.is_flag() && purpose == DeclaredFor::help) value = cxxopts::value<bool>();
     if (spec.is_flag() && purpose == DeclaredFor::parsing) value = value->implicit_value(kFlagGiven);

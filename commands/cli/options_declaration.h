@@ -1,4 +1,4 @@
-// The option table as cxxopts wants it: for parsing and for the layout of --help.
+// The option table in the form of cxxopts: for parsing and for the layout of --help.
 #pragma once
 
 // std::regex recurses once per character and takes seconds to compile; cxxopts can do without.

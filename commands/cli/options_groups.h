@@ -1,5 +1,5 @@
-// The options under each heading of --help; options_table.h puts them together. And what several of them need: sets of
-// commands, and limits.
+// The options under each heading of --help, which options_table.h puts together, and sets of commands and limits that
+// several of them share.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ std::vector<OptionSpec> run_options();
 std::vector<OptionSpec> pipeline_options();
 std::vector<OptionSpec> device_options();
 std::vector<OptionSpec> cost_options();
+std::vector<OptionSpec> cluster_options();
 // options_of_commands.cpp
 std::vector<OptionSpec> output_options();
 std::vector<OptionSpec> testing_options();

@@ -37,15 +37,16 @@ std::vector<OptionSpec> output_options() {
           {"csv", "FILE", nullptr, kSimulate, "write the schedule in the form that --schedule-file reads",
            [](Options& o, const Value& v) { o.simulate.csv = v.text(); }},
           {"html", "FILE", nullptr, kSimulate,
-           "a page of one schedule: steps through time, shows what waits for what, and the memory of every rank",
+           "write a page of one schedule that steps through time and shows what waits for what and the memory of every "
+           "rank",
            [](Options& o, const Value& v) { o.simulate.html = v.text(); }},
           {"pareto", nullptr, nullptr, kSimulate,
            "with --schedule auto: makespan against memory, of named schedules and the search; --svg FILE draws it",
            [](Options& o, const Value&) { o.simulate.pareto = true; }},
           {"expect", "CONDITIONS", nullptr, kSimulate,
-           "such as makespan<=27,peak<=4: says whether every schedule meets them, and ends with status 1 if not",
+           "check conditions such as makespan<=27,peak<=4 for every schedule, and end with status 1 if one fails",
            [](Options& o, const Value& v) { o.simulate.expect = v.text(); }},
-          {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto makes small",
+          {"objective", "makespan|span", "makespan", kSimulate, "what --schedule auto minimises",
            [](Options& o, const Value& v) {
              o.simulate.objective = v.choice<Objective>({{"makespan", Objective::makespan}, {"span", Objective::span}});
            }},
@@ -68,53 +69,53 @@ std::vector<OptionSpec> prepare_options() {
       {"text", "GLOB", nullptr, kPrepare,
        "text files: a document each, or several with <|endoftext|> between them; .jsonl: a document per row",
        [](Options& o, const Value& v) { o.prepare.text = v.text(); }},
-      {"field", "NAME", "text", kPrepare, "the field of JSONL rows that is the document",
+      {"field", "NAME", "text", kPrepare, "the field of JSONL rows that holds the document",
        [](Options& o, const Value& v) { o.prepare.field = v.text(); }},
       {"output", "FILE.bin|DIR", nullptr, kPrepare,
-       "a token file, with FILE.bin.json that says what is in it; or a folder for train.bin, val.bin and "
-       "tokenizer.json",
+       "a token file and its description FILE.bin.json; or a folder for train.bin, val.bin and tokenizer.json",
        [](Options& o, const Value& v) { o.prepare.output = v.text(); }},
       {"tokenizer", "bytes|learn|PATH", nullptr, kPrepare,
        "PATH: tokenizer.json, GPT-2's files, a .tiktoken list, or their folder; without it bytes for a token file, "
        "learn for a folder",
        [](Options& o, const Value& v) { o.prepare.tokenizer = v.text(); }},
-      {"vocab", "N", "4096", kPrepare, "ids of the vocabulary that --tokenizer learn makes from the training part",
+      {"vocab", "N", "4096", kPrepare, "size of the vocabulary that --tokenizer learn learns from the training part",
        [](Options& o, const Value& v) { o.prepare.vocab = v.integer<std::int64_t>(kByteVocab, kLargestLearned); }},
       {"pattern", "NAME|REGEX", nullptr, kPrepare,
-       "what cuts text before tokens are merged: gpt2, cl100k, o200k, qwen, or an expression of your own; without it "
-       "the tokenizer's, gpt2 for learn",
+       "how to split text before merging tokens: gpt2, cl100k, o200k, qwen, or a regular expression; without it the "
+       "tokenizer's own, gpt2 for learn",
        [](Options& o, const Value& v) { o.prepare.pattern = v.text(); }},
       {"val-fraction", "X", nullptr, kPrepare,
-       "of the documents, for val.bin; of few documents their last parts; 0.1 if --output is a folder",
+       "share of the documents for val.bin; with few documents their last parts; 0.1 if --output is a folder",
        [](Options& o, const Value& v) { o.prepare.val_fraction = v.fraction_below_one(); }},
       {"shard-tokens", "N", nullptr, kPrepare, "tokens per file: train-000000.bin and so on; without it one file",
        [](Options& o, const Value& v) { o.prepare.shard_tokens = v.integer<std::int64_t>(2, kMaxTokensPerFile); }},
-      {"threads", "N", nullptr, kPrepare, "without it as many as there are cores",
+      {"threads", "N", nullptr, kPrepare, "without it one per core",
        [](Options& o, const Value& v) { o.run.threads = v.integer<int>(1, kLargestThreads); }}};
 }
 
 std::vector<OptionSpec> convert_options() {
-  return {{"output", "FILE.bin|DIR", nullptr, kConvert,
-           "FILE.bin: llm.c's model file; DIR: Hugging Face's model.safetensors, config.json and tokenizer.json",
-           [](Options& o, const Value& v) { o.convert.output = v.text(); }},
-          {"precision", "fp32|bf16", nullptr, kConvert, "of the parameters that are written; without it as they are",
-           [](Options& o, const Value& v) {
-             o.convert.precision = v.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
-           }},
-          {"shard-size", "BYTES", nullptr, kConvert, "of model-00001-of-N.safetensors; without it one file",
-           [](Options& o, const Value& v) { o.convert.shard_bytes = v.bytes(); }}};
+  return {
+      {"output", "FILE.bin|DIR", nullptr, kConvert,
+       "FILE.bin: llm.c's model file; DIR: Hugging Face's model.safetensors, config.json and tokenizer.json",
+       [](Options& o, const Value& v) { o.convert.output = v.text(); }},
+      {"precision", "fp32|bf16", nullptr, kConvert, "precision of the written parameters; without it unchanged",
+       [](Options& o, const Value& v) {
+         o.convert.precision = v.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
+       }},
+      {"shard-size", "BYTES", nullptr, kConvert, "largest size of model-00001-of-N.safetensors; without it one file",
+       [](Options& o, const Value& v) { o.convert.shard_bytes = v.bytes(); }}};
 }
 
 std::vector<OptionSpec> generate_options() {
-  return {{"interactive", nullptr, nullptr, kGenerate, "go on from each line that is typed, until Ctrl-D",
+  return {{"interactive", nullptr, nullptr, kGenerate, "continue each line that you type, until Ctrl-D",
            [](Options& o, const Value&) { o.generate.interactive = true; }},
-          {"stop", "TEXT", nullptr, kGenerate, "end where this text would appear",
+          {"stop", "TEXT", nullptr, kGenerate, "end before this text would appear",
            [](Options& o, const Value& v) { o.generate.stop = v.text(); }},
-          {"ignore-eos", nullptr, nullptr, kGenerate, "go on past the end of a text",
+          {"ignore-eos", nullptr, nullptr, kGenerate, "continue past the end of a text",
            [](Options& o, const Value&) { o.generate.ignore_eos = true; }},
-          {"tokenizer", "PATH", nullptr, kGenerate, "tokenizer.json or the like, where the model has none beside it",
+          {"tokenizer", "PATH", nullptr, kGenerate, "tokenizer.json or the like, if the model has none beside it",
            [](Options& o, const Value& v) { o.generate.tokenizer = v.text(); }},
-          {"prompt", "TEXT", nullptr, kGenerate, "text to go on from; without it a new document",
+          {"prompt", "TEXT", nullptr, kGenerate, "text to continue; without it a new document",
            [](Options& o, const Value& v) { o.generate.prompt = v.raw(); }},
           {"tokens", "N", "256", kGenerate, "how many to generate",
            [](Options& o, const Value& v) { o.generate.tokens = v.integer<std::int64_t>(1, kLargestSteps); }},
@@ -122,7 +123,7 @@ std::vector<OptionSpec> generate_options() {
            [](Options& o, const Value& v) { o.generate.top_k = v.integer<std::int64_t>(0, kLargestSize); }},
           {"top-p", "X", "1", kGenerate, "sample among the fewest tokens that together have this probability",
            [](Options& o, const Value& v) { o.generate.top_p = v.positive_number(1); }},
-          {"temperature", "X", "1", kGenerate, "of sampling; 0: always the likeliest token",
+          {"temperature", "X", "1", kGenerate, "temperature of sampling; 0: always the likeliest token",
            [](Options& o, const Value& v) { o.generate.temperature = v.number(0); }}};
 }
 

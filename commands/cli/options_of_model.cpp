@@ -20,13 +20,13 @@ std::vector<OptionSpec> data_options() {
           {"data", "DIR", nullptr, kTrain, "a folder that `prepare` made: --train-data and --val-data in one",
            [](Options& o, const Value& v) { o.data.folder = v.text(); }},
           {"multiple-choice", "FILE.jsonl", nullptr, kTrain | kEvaluate,
-           "questions with endings, HellaSwag's rows: the share whose right ending is the likeliest",
+           "questions with endings in HellaSwag's form; reports how often the right ending is the likeliest",
            [](Options& o, const Value& v) { o.data.multiple_choice = v.text(); }},
           {"val-data", "GLOB", nullptr, kTrain | kEvaluate, "token files to validate on",
            [](Options& o, const Value& v) { o.data.val_data = v.text(); }},
           {"shuffle", "true|false", "true", kTrain, "read windows in random order; false: consecutive windows",
            [](Options& o, const Value& v) { o.data.shuffle = v.boolean(); }},
-          {"seed", "N", "1", kTrain | kGenerate, "of sample order, initial parameters and sampling",
+          {"seed", "N", "1", kTrain | kGenerate, "seed of sample order, initial parameters and sampling",
            [](Options& o, const Value& v) { o.data.seed = v.integer<std::uint64_t>(0); }}};
 }
 
@@ -49,16 +49,15 @@ std::vector<OptionSpec> model_options() {
        [](Options& o, const Value& v) { o.model.heads = v.integer<std::int64_t>(1, kLargestCount); }},
       {"hidden", "N", nullptr, kSized, "width C",
        [](Options& o, const Value& v) { o.model.hidden = v.integer<std::int64_t>(1, kLargestSize); }},
-      {"tied", "true|false", "true", kTrain | kPlan | kProfile,
-       "one matrix serves as token embedding and as classifier",
+      {"tied", "true|false", "true", kTrain | kPlan | kProfile, "one matrix is both token embedding and classifier",
        [](Options& o, const Value& v) { o.model.tied = v.boolean(); }},
-      {"vocab", "N", nullptr, kTrain | kPlan | kProfile,
-       "number of ids; without it what the token file's manifest says, else 50257",
+      {"vocab", "N", nullptr, kTrain | kPlan | kProfile | kSimulate,
+       "number of ids; without it that of the token file's manifest, else 50257",
        [](Options& o, const Value& v) { o.model.vocab = v.integer<std::int64_t>(1, kLargestSize - 1); }},
-      {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "positions that the model knows; 1024 if not given",
+      {"max-seq-len", "N", nullptr, kTrain | kPlan | kProfile, "number of positions of the model; 1024 if not given",
        [](Options& o, const Value& v) { o.model.max_seq_len = v.integer<std::int64_t>(1, kLargestSize); }},
       {"init", "random|FILE|DIR", "random", kTrain | kPlan | kProfile,
-       "initial parameters; a model file, or the folder of a run, a checkpoint or Hugging Face, gives the sizes, too",
+       "initial parameters; a model file, or the folder of a run, a checkpoint or Hugging Face, also sets the sizes",
        [](Options& o, const Value& v) { o.model.init_file = v.text() == "random" ? "" : v.raw(); }},
       {"init", "FILE|DIR", nullptr, kEvaluate | kGenerate,
        "model file, or the folder of a run, of a checkpoint, or of Hugging Face (model.safetensors); without it "
@@ -83,29 +82,27 @@ std::vector<OptionSpec> batch_options() {
       {"global-batch-size", "ROWS", nullptr, kPipelined | kSimulate,
        "rows of one step, d*m*b: sets m, instead of --micro-batches",
        [](Options& o, const Value& v) { o.batch.global_rows = v.integer<std::int64_t>(1, kLargestSize); }},
-      {"data-parallel", "d", "1", kPipelined, "replicas of the pipeline; there are p*d ranks",
+      {"data-parallel", "d", "1", kPipelined | kSimulate, "replicas of the pipeline; there are p*d ranks",
        [](Options& o, const Value& v) { o.batch.data_parallel = v.integer<int>(1, kLargestCount); }},
-      {"zero", "0|1|2|3", "0", kTrain | kPlan,
-       "each of the d replicas keeps of its part of the parameters alone 1: the optimizer state; 2: the gradients as "
-       "well; 3: the parameters, too",
+      {"zero", "0|1|2|3", "0", kTrain | kPlan | kSimulate,
+       "share among the d replicas 1: optimizer state; 2: gradients, too; 3: parameters, too",
        [](Options& o, const Value& v) { o.batch.zero = v.integer<int>(0, 3); }},
-      {"rank-order", "pipeline|replicas", "pipeline", kTrain,
-       "which ranks are neighbours, as the launcher numbers them: those of a pipeline, or the replicas of a stage",
+      {"rank-order", "pipeline|replicas", "pipeline", kTrain | kPlan | kSimulate,
+       "which ranks are neighbours in the launcher's numbering: those of a pipeline, or the replicas of a stage",
        [](Options& o, const Value& v) {
          o.batch.rank_order =
              v.choice<RankOrder>({{"pipeline", RankOrder::pipeline}, {"replicas", RankOrder::replicas}});
        }},
       {"accumulation-groups", "G", nullptr, kTrain | kPlan,
-       "order of sums: the step's d*m micro-batches in G groups, those in a binary tree; a power of two that d "
-       "divides, "
-       "2d for dualpipe (the default)",
+       "order of sums: d*m micro-batches form G groups, summed in a binary tree; a power of two that is a multiple of "
+       "d, for dualpipe of 2d (the defaults)",
        [](Options& o, const Value& v) { o.batch.accumulation_groups = v.integer<int>(1, kLargestCount); }}};
 }
 
 std::vector<OptionSpec> optimizer_options() {
   return {
       {"optimizer", "NAME", "adamw", kTrain | kPlan,
-       "adamw, or muon: the layers' matrices by Muon (momentum .95), everything else by AdamW",
+       "adamw; or muon: Muon (momentum .95) for the layers' matrices, AdamW for everything else",
        [](Options& o, const Value& v) {
          o.optimizer.optimizer =
              v.choice<OptimizerKind>({{"adamw", OptimizerKind::adamw}, {"muon", OptimizerKind::muon}});
@@ -123,26 +120,26 @@ std::vector<OptionSpec> optimizer_options() {
        }},
       {"warmup-steps", "N", "0", kTrain, "the rate rises linearly over these steps",
        [](Options& o, const Value& v) { o.optimizer.warmup_steps = v.integer<std::int64_t>(0, kLargestSteps); }},
-      {"min-lr-fraction", "X", "0.1", kTrain, "of --learning-rate, where the decay ends",
+      {"min-lr-fraction", "X", "0.1", kTrain, "fraction of --learning-rate at which the decay ends",
        [](Options& o, const Value& v) { o.optimizer.min_lr_fraction = v.number(0, 1); }},
-      {"weight-decay", "X", "0.1", kTrain, "decoupled, of matrices only",
+      {"weight-decay", "X", "0.1", kTrain, "decoupled, for matrices only",
        [](Options& o, const Value& v) { o.optimizer.weight_decay = v.number(0); }},
       {"beta1", "X", "0.9", kTrain, "AdamW",
        [](Options& o, const Value& v) { o.optimizer.beta1 = v.fraction_below_one(); }},
       {"beta2", "X", "0.95", kTrain, "AdamW",
        [](Options& o, const Value& v) { o.optimizer.beta2 = v.fraction_below_one(); }},
       {"eps", "X", "1e-8", kTrain, "AdamW", [](Options& o, const Value& v) { o.optimizer.eps = v.positive_number(); }},
-      {"grad-clip", "X", "1.0", kTrain, "largest global gradient norm; 0: off (the norm is logged all the same)",
+      {"grad-clip", "X", "1.0", kTrain, "largest global gradient norm; 0: off (the norm is still logged)",
        [](Options& o, const Value& v) { o.optimizer.grad_clip = v.number(0); }},
       {"optimizer-step", "NAME", "synchronous", kTrain | kPlan,
-       "synchronous, or optimistic: update before the global norm is known, redo if it demands so",
+       "synchronous; or optimistic: update before the global norm is known, and redo the update if it has to be "
+       "clipped",
        [](Options& o, const Value& v) {
          o.optimizer.optimizer_step = v.choice<OptimizerStep>(
              {{"synchronous", OptimizerStep::synchronous}, {"optimistic", OptimizerStep::optimistic}});
        }},
       {"delay-correction", "NAME", "none", kTrain | kPlan,
-       "of 2bw, whose gradients are a step old: none, or error-feedback: step along twice the update less the one "
-       "before",
+       "for 2bw, whose gradients are a step old: none; or error-feedback: step by twice the update minus the last one",
        [](Options& o, const Value& v) {
          o.optimizer.delay_correction = v.choice<bool>({{"none", false}, {"error-feedback", true}});
        }}};

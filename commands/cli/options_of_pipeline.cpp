@@ -94,9 +94,22 @@ void set_chunks(Options& o, const Value& v) {
   o.pipeline.auto_chunks = chunks;
 }
 
+void set_memory_limits(Options& o, const Value& v) {
+  std::vector<std::int64_t> limits;
+  for (const std::string& one : v.words()) limits.push_back(Value("--memory-limit", one).bytes());
+  o.pipeline.memory_limit = *std::min_element(limits.begin(), limits.end());
+  if (limits.size() > 1) o.pipeline.memory_limits = std::move(limits);
+}
+
 std::vector<double>& cost(Options& o, std::vector<double> Costs::*which) {
   o.costs.given = true;
   return o.costs.costs.*which;
+}
+
+// Links of a rank inside a host, or between hosts.
+LinkCost& link(Options& o, LinkCost Cluster::*which) {
+  o.costs.cluster_given = true;
+  return o.costs.cluster.*which;
 }
 
 }  // namespace
@@ -106,37 +119,47 @@ std::vector<OptionSpec> pipeline_options() {
       {"schedule", "NAME", "1f1b", kPipelined, pipelined_schedule_help(), set_schedules},
       {"schedule", "NAME,...|all", "1f1b", kSimulate, simulated_schedule_help(), set_schedules},
       {"chunks", "v|LIST", nullptr, kPipelined | kSimulate,
-       "virtual stages per rank; a LIST: what --schedule auto considers (default 1,2,3,4; 2 includes the V)",
+       "virtual stages per rank; LIST: the numbers that --schedule auto tries (default 1,2,3,4; 2 includes the V)",
        set_chunks},
       {"group-size", "g", nullptr, kPipelined | kSimulate,
        "micro-batches per group of interleaved and interleaved-zb; by default the smallest legal one",
        [](Options& o, const Value& v) { o.pipeline.group_size = v.integer<int>(1, kLargestCount); }},
       {"warmup-factor", "w", "1", kPipelined | kSimulate,
-       "of 2bw: w forwards ahead for each rank that follows; 2 where messages take their time",
+       "for 2bw: w forwards ahead for each rank that follows; 2 if messages are slow",
        [](Options& o, const Value& v) { o.pipeline.warmup_factor = v.integer<int>(1, 2); }},
+      {"ranks", "N", nullptr, kPlan,
+       "search for the best layouts of so many ranks: replicas, pipeline, schedule, ZeRO, micro-batches; --stages, "
+       "--data-parallel and so on are held if they are given",
+       [](Options& o, const Value& v) { o.layouts.ranks = v.integer<int>(1, kLargestCount); }},
+      {"flops-per-second", "X", nullptr, kPlan,
+       "of a rank, such as 150e12: what --ranks takes the times of units from, if there is no --profile; what is "
+       "reached, not a peak",
+       [](Options& o, const Value& v) { o.layouts.flops_per_second = v.positive_number(); }},
       {"search-seconds", "X", nullptr, kSimulate | kPlan,
-       "end the search of --schedule auto after so long, with the best so far",
+       "end the search of --schedule auto after this time, with the best schedule so far",
        [](Options& o, const Value& v) { o.pipeline.search_seconds = v.seconds(0.001, kLargestCost); }},
       {"schedule-file", "CSV", nullptr, kPipelined | kSimulate, "a schedule in PyTorch's form, instead of --schedule",
        [](Options& o, const Value& v) { o.pipeline.schedule_file = v.text(); }},
       {"partition", "measured|uniform|LIST", "measured", kPipelined,
-       "how units are shared out; LIST: units per virtual stage such as 5,4,4,5", set_partition},
+       "how to cut the model into stages; LIST: units per virtual stage such as 5,4,4,5", set_partition},
       {"profile", "FILE", nullptr, kPipelined | kProfile,
-       "measured costs: written by `train_gpt profile`, else read instead of measuring",
+       "measured costs: `train_gpt profile` writes them, other commands read them instead of measuring",
        [](Options& o, const Value& v) { o.pipeline.profile = v.text(); }},
       {"recompute", "none|auto|LIST", "none", kTrain | kPlan,
-       "forget activations and compute them again; LIST: units per virtual stage; auto: as few as fit the memory",
+       "recompute activations instead of keeping them; LIST: units per virtual stage; auto: as few as the memory needs",
        set_recompute},
-      {"verify", nullptr, nullptr, kWhatIf, "run what the table says on the timed device, and show what it takes there",
+      {"verify", nullptr, nullptr, kWhatIf, "run each row on the timed device, and show the time that it takes there",
        [](Options& o, const Value&) { o.verify = true; }},
-      {"memory-limit", "BYTES", nullptr, kPipelined | kWhatIf,
-       "per rank, such as 80GB or 512MiB; without it what the device has",
-       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }}};
+      {"memory-limit", "BYTES", nullptr, kTrain | kEvaluate | kWhatIf,
+       "per rank, such as 80GB or 512MiB; without it the device's memory",
+       [](Options& o, const Value& v) { o.pipeline.memory_limit = v.bytes(); }},
+      {"memory-limit", "BYTES|LIST", nullptr, kPlan,
+       "per rank, such as 80GB or 512MiB; LIST: one for each rank of a pipeline", set_memory_limits}};
 }
 
 std::vector<OptionSpec> device_options() {
   return {{"device", "auto|cpu|cuda|timed", "auto", kPipelined,
-           "timed: actions only take the time that the costs give them",
+           "timed: actions compute nothing and take the time of their costs",
            [](Options& o, const Value& v) {
              o.device.device = v.choice<DeviceKind>({{"auto", DeviceKind::automatic},
                                                      {"cpu", DeviceKind::cpu},
@@ -149,11 +172,35 @@ std::vector<OptionSpec> device_options() {
                  {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}});
            }},
           {"precision", "fp32|bf16", nullptr, kComputing | kSimulate,
-           "of activations; without it bf16 on cuda and fp32 elsewhere", [](Options& o, const Value& v) {
+           "precision of activations; without it bf16 on cuda and fp32 elsewhere", [](Options& o, const Value& v) {
              const OptionValue ours("--precision",
                                     renamed(v.raw(), {{"float32", "fp32"}, {"float", "fp32"}, {"bfloat16", "bf16"}}));
              o.device.precision = ours.choice<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
            }}};
+}
+
+std::vector<OptionSpec> cluster_options() {
+  constexpr CommandSet commands = kSimulate | kPlan | kTrain;
+  return {{"ranks-per-host", "K", nullptr, commands,
+           "ranks of a host, as the launcher numbers them; without it all are on one host",
+           [](Options& o, const Value& v) {
+             o.costs.cluster_given = true;
+             o.costs.cluster.ranks_per_host = v.integer<int>(1, kLargestCount);
+           }},
+          {"link-inside", "GB/s", nullptr, commands,
+           "of one direction of a rank's link inside a host, for messages and for what replicas exchange; without it "
+           "infinite",
+           [](Options& o, const Value& v) {
+             link(o, &Cluster::inside).bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+           }},
+          {"link-between", "GB/s", nullptr, commands, "likewise between hosts: a rank's part of its host's network",
+           [](Options& o, const Value& v) {
+             link(o, &Cluster::between).bandwidth = v.gigabytes_per_second(kLeastBandwidth, kLargestCost);
+           }},
+          {"latency-inside", "MS", "0", commands, "of one message inside a host",
+           [](Options& o, const Value& v) { link(o, &Cluster::inside).latency = v.milliseconds(0, kLargestCost); }},
+          {"latency-between", "MS", "0", commands, "of one message between hosts",
+           [](Options& o, const Value& v) { link(o, &Cluster::between).latency = v.milliseconds(0, kLargestCost); }}};
 }
 
 std::vector<OptionSpec> cost_options() {
@@ -170,9 +217,9 @@ std::vector<OptionSpec> cost_options() {
       {"cost-weight", "LIST", "1", commands, "ms of W, the backward with respect to the weights",
        [](Options& o, const Value& v) { cost(o, &Costs::weight) = v.milliseconds_list(0, kLargestCost); }},
       {"cost-comm", "LINKS", "0", commands,
-       "ms of latency of one hop, never divided. LINKS: one value; or one per link r to r+1 (the last leads back to "
+       "ms of latency of one hop, never divided. LINKS: one value; or one per link r to r+1 (the last one, back to "
        "rank "
-       "0, may be left out where nothing takes it); or those upwards, then those downwards",
+       "0, may be left out if unused); or all upwards, then all downwards",
        [](Options& o, const Value& v) { cost(o, &Costs::latency) = v.milliseconds_list(0, kLargestCost); }},
       {"cost-bandwidth", "LINKS", nullptr, commands, "GB/s of one direction of a link; without it infinite",
        [](Options& o, const Value& v) {
@@ -184,7 +231,7 @@ std::vector<OptionSpec> cost_options() {
          o.costs.costs.send_slowdown = v.number(0, kLargestCost);
        }},
       {"cost-reduction", "MS", nullptr, kSimulate | kTrain,
-       "ms of reducing a rank's gradients over replicas; each of its stages takes 1/v, as soon as its last W is done",
+       "ms of reducing a rank's gradients over replicas; each of its stages takes 1/v of it, after its last W",
        [](Options& o, const Value& v) { o.costs.reduction = v.milliseconds(0, kLargestCost); }},
       {"cost-fused", "LIST", nullptr, commands, "ms of a fused F&B pair; without it one after the other",
        [](Options& o, const Value& v) { cost(o, &Costs::fused) = v.milliseconds_list(0, kLargestCost); }}};

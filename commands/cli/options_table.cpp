@@ -21,6 +21,7 @@ std::vector<OptionSpec> make_table() {
   add(OptionGroup::pipeline, pipeline_options());
   add(OptionGroup::device, device_options());
   add(OptionGroup::costs, cost_options());
+  add(OptionGroup::costs, cluster_options());
   add(OptionGroup::output, output_options());
   add(OptionGroup::testing, testing_options());
   add(OptionGroup::prepare, prepare_options());

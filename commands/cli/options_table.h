@@ -34,8 +34,8 @@ constexpr CommandSet only(Command command) { return CommandSet{1} << static_cast
 
 struct OptionSpec {
   const char* name;           // without the dashes
-  const char* argument;       // what --help calls its value; nullptr: a flag, which takes none
-  const char* default_value;  // as one would write it; nullptr: none, or said in `help`
+  const char* argument;       // the name of its value in --help; nullptr: a flag, which takes none
+  const char* default_value;  // as one would type it; nullptr: none, or given in `help`
   CommandSet commands;        // that take it. A name may occur twice with different commands
   const char* help;
   void (*set)(Options& options, const OptionValue& value);
@@ -57,7 +57,7 @@ struct CommandSpec {
 const std::vector<CommandSpec>& command_table();
 const CommandSpec& find_command(Command command);
 
-// By its own name or one that other trainers have for it; nullptr if this command has no such option.
+// Finds an option by its own name or by that of another trainer; nullptr if this command has no such option.
 const OptionSpec* find_option(Command command, const std::string& name);
 
 std::vector<std::string> option_names(Command command);

@@ -31,7 +31,7 @@ std::string shown(double value) {
   return text;
 }
 
-// The double nearest to the decimal number: by way of a long double it would sometimes be the next one.
+// The double nearest to the decimal number: rounding a long double would sometimes give the next one.
 std::optional<double> plain_number(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();

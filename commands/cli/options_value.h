@@ -1,4 +1,4 @@
-// The text that was given to an option, turned into a value. Each function throws std::invalid_argument naming the
+// Turns the text that was given to an option into a value. Each function throws std::invalid_argument naming the
 // option, the text and what would be right.
 #pragma once
 
@@ -23,7 +23,7 @@ class OptionValue {
 
   // Not empty.
   const std::string& text() const;
-  // Any text, also none.
+  // Any text, also an empty one.
   const std::string& raw() const { return text_; }
 
   // A whole number in [least, most]: 1000, 1e3 or 1k.
@@ -44,11 +44,11 @@ class OptionValue {
 
   // A time in [least, most] seconds: 90s, 15min, 3h50m, 03:50:00; a number alone means seconds.
   double seconds(double least, double most) const;
-  // The same in milliseconds, which a number alone means, too.
+  // The same in milliseconds; a number alone means milliseconds.
   double milliseconds(double least, double most) const;
-  // True if the text is a time with its unit, as against a number alone: "15min", not "15".
+  // True if the text is a time with a unit, not a number alone: "15min", not "15".
   bool is_time() const;
-  // A rate in [least, most] GB/s, which a number alone means: 25, 25GB/s, 200Gbit/s.
+  // A rate in [least, most] GB/s: 25, 25GB/s, 200Gbit/s; a number alone means GB/s.
   double gigabytes_per_second(double least, double most) const;
 
   // Comma lists of at least one value.
@@ -64,22 +64,22 @@ class OptionValue {
 
   // Throws: "--option: 'text' <reason>".
   [[noreturn]] void refuse(const std::string& reason) const;
-  // The same for a name that is not among `known`, with the nearest of them.
+  // Throws for a name that is not in `known`, and suggests the nearest of them.
   [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<std::string>& known) const;
 
  private:
   OptionValue part(std::string text) const { return {option_, std::move(text)}; }
-  // In units of which one is `unit` of parse_quantity()'s, and which a number alone is in.
+  // In units of `unit` times parse_quantity()'s; a number alone is in these units.
   double quantity(Quantity kind, const char* unit_name, long double unit, double least, double most) const;
 
   std::string option_;  // "--steps"
   std::string text_;
 };
 
-// The name that a person who typed `name` probably meant: the one with the fewest edits, if they are few; else nothing.
+// The name that the user probably meant by `name`: the one with the fewest edits, if they are few; else empty.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-// True for names that differ at most in case.
+// True for names that differ in case at most.
 bool same_letters(std::string_view a, std::string_view b);
 
 // "a, b or c".

@@ -76,7 +76,7 @@ constexpr Renaming kOptions[] = {
     {"random-seed", "seed"},
     {"max-new-tokens", "tokens"},
     {"num-threads", "threads"},
-    {"memory-limit", "activation-limit"},  // of simulate; train and plan have one of their own, in bytes
+    {"memory-limit", "activation-limit"},  // for simulate; train and plan have their own, in bytes
 };
 
 constexpr const char* kRanks = "ranks are what mpirun -n starts: RANKS = pipeline ranks x --data-parallel";
@@ -109,7 +109,7 @@ constexpr Answer kAnswers[] = {
     {"compile", "nothing is compiled at run time here"},
 };
 
-// Letters and digits alone, in small letters.
+// Keeps letters and digits alone, in lower case.
 std::string squeezed(const std::string& name) {
   std::string text;
   for (const char c : name) {

@@ -19,10 +19,10 @@ enum class Quantity : std::uint8_t {
 
 struct ParsedQuantity {
   long double value = 0;  // 64 bits of mantissa: whole numbers up to 2^64 are exact
-  bool has_unit = false;  // without one, `value` is the number that was written
+  bool has_unit = false;  // without one, `value` is the number itself
 };
 
-// Nothing unless all of `text` is one such quantity: finite, with a sign at most at its start.
+// Empty unless all of `text` is one such quantity: finite, with at most one sign, at its start.
 std::optional<ParsedQuantity> parse_quantity(std::string_view text, Quantity quantity);
 
 // An example of correct input, for messages: "for example 8000000000, 512MiB or 80GB".

@@ -9,7 +9,7 @@ constexpr const char* kCompiler = "clang " __clang_version__;
 constexpr const char* kCompiler = "g++ " __VERSION__;
 #endif
 
-// The kernels of kernels/cpu use what -march=native found.
+// kernels/cpu uses the vectors that -march=native found.
 #if defined(__AVX512F__)
 constexpr const char* kInstructions = "AVX-512";
 #elif defined(__AVX2__)

@@ -1,4 +1,4 @@
-// Numbers as a person says them.
+// Numbers in words, as people write them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ std::string counted(std::int64_t n, const std::string& noun);
 std::string duration_text(double seconds);
 // "40 s", "2 min", "4 h": one unit, for estimates.
 std::string rough_duration(double seconds);
-// "0:40", "2:05", "3:50:00": for lines that stand under each other.
+// "0:40", "2:05", "3:50:00": for columns.
 std::string clock_text(double seconds);
 
 // 1234567 as "1,234,567".

@@ -49,7 +49,7 @@ constexpr const char* kStyle =
     "@media (prefers-color-scheme:dark){body svg.timeline .idle{fill:#23262d}body svg.timeline .end{stroke:#bbb}}"
     "</style>";
 
-// As one would type it into a shell.
+// The word as one would type it into a shell.
 std::string quoted_word(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -60,7 +60,7 @@ std::string quoted_word(const std::string& word) {
   return text + "'";
 }
 
-// As markup, which breaks between words and not after their hyphens.
+// The command line as markup that breaks between words, not after hyphens.
 std::string command_of(const Json& start) {
   std::string text;
   const auto words = start.is_object() ? start.find("command_line") : start.end();
@@ -196,7 +196,7 @@ void replace_file(const std::string& path, const std::string& text) {
     unlink(partial.c_str());
     throw std::runtime_error(path + " cannot be written: " + why);
   };
-  unlink(partial.c_str());  // of a process of the same number that was killed; a link is removed, not what it names
+  unlink(partial.c_str());  // left by a killed process of the same id; a link is removed, not its target
   const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) fail();
   for (std::size_t at = 0; at < text.size();) {

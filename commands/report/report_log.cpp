@@ -14,7 +14,7 @@ void add_to(StepSeries& series, const Json& event, const char* field) {
   const auto value = event.find(field);
   if (step == event.end() || value == event.end() || !step->is_number() || !value->is_number()) return;
   const auto number = step->get<double>();
-  while (!series.empty() && series.back().first >= number) series.pop_back();  // a resumed run has taken it again
+  while (!series.empty() && series.back().first >= number) series.pop_back();  // a resumed run took the step again
   series.emplace_back(number, value->get<double>());
 }
 

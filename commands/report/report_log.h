@@ -19,21 +19,21 @@ struct LoggedRun {
   StepSeries ms, tokens_per_s;
   std::vector<double> resumes;  // steps at which the run went on after a pause
 
-  // Null where there was no such event. A later one takes the place of an earlier one.
+  // Null if there was no such event. A later event replaces an earlier one.
   nlohmann::ordered_json first_start, start, plan, measurement, timeline;
   nlohmann::ordered_json step;  // the last one
   nlohmann::ordered_json
-      end;  // of kind end, stop or failure; null while the run goes on, or if nothing could be written any more
+      end;  // of kind end, stop or failure; null while the run lives, or if it could not write any more
 
-  // The next event of the log; what is no event, or has no such fields, is passed over.
+  // Adds the next event of the log; other values, and events without the fields, are ignored.
   void add(const nlohmann::ordered_json& event);
 };
 
-// Lines that are not whole events (the last one of a run that was killed) are passed over, values that are null too.
-// Throws std::runtime_error if the file cannot be read.
+// Ignores lines that are not whole events (such as the last one of a killed run) and null values. Throws
+// std::runtime_error if the file cannot be read.
 LoggedRun read_log(const std::string& path);
 
-// Over the values; `series` is not empty.
+// The median of the values; `series` is not empty.
 double median(const StepSeries& series);
 
 }  // namespace train_gpt

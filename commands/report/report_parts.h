@@ -9,13 +9,13 @@
 
 namespace train_gpt {
 
-// A field of an event; `otherwise` where it is missing or of another kind.
+// A field of an event; `otherwise` if it is missing or of another type.
 double number_in(const nlohmann::ordered_json& event, const char* field, double otherwise = 0);
-// Likewise as a whole number, and not beyond +-2^53.
+// The same as a whole number, within +-2^53.
 std::int64_t integer_in(const nlohmann::ordered_json& event, const char* field);
 std::string text_in(const nlohmann::ordered_json& event, const char* field);
 
-// The first row is the header; the first column holds names, and so does column `names`.
+// A table whose first row is the header; the first column and column `names` hold names.
 using Cells = std::vector<std::vector<std::string>>;
 std::string html_table(const Cells& rows, std::size_t names = 0);
 

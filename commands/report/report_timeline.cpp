@@ -1,5 +1,5 @@
-// Timelines in a log and back. A bar is [start, end, letter, lane, stage, micro-batch], times in ms to a tenth of a
-// microsecond.
+// Writes timelines into a log and reads them back. A bar is [start, end, letter, lane, stage, micro-batch], times in ms
+// to a tenth of a microsecond.
 #include <algorithm>
 #include <cmath>
 

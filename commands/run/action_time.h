@@ -1,4 +1,4 @@
-// Time that actions take beyond their work: delays that tests inject, and the whole of it on the timed device.
+// Time that actions take beyond their work: delays that tests inject, and all of it on the timed device.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace train_gpt {
 
-// Milliseconds of every action of one rank's list, as the simulator counts them. A fused pair takes its time in
-// proportion to what its two parts would take alone.
+// Milliseconds of every action of one rank's list, as the simulator counts them. The time of a fused pair is divided
+// between its parts in proportion to their time alone.
 std::vector<double> action_durations(const Schedule& schedule, const StageCosts& costs, int rank);
 
-// The delays of actions (not of messages) that --inject-delay asks of this rank.
+// The delays of this rank's actions (not messages) by --inject-delay.
 class ActionDelays {
  public:
   ActionDelays(const DelaySpec& spec, int rank);
@@ -28,8 +28,8 @@ class ActionDelays {
   std::mt19937_64 random_;
 };
 
-// Takes `ms` milliseconds, to a few microseconds: asleep in slices of 0.15 milliseconds, with `progress` between them,
-// so that messages move on, and awake at the end.
+// Takes `ms` milliseconds, to a few microseconds: sleeps in slices of 0.15 milliseconds, calls `progress` between them
+// to move messages, and spins at the end.
 void spend(double ms, const std::function<void()>& progress);
 
 }  // namespace train_gpt

@@ -20,7 +20,7 @@ std::vector<Seen> unpacked(std::string_view packed) {
   return seen;
 }
 
-// The first thing that `who` sees otherwise than rank 0.
+// The first difference between what `who` and rank 0 see.
 std::string difference(const std::vector<Seen>& first, const std::vector<Seen>& other, const std::string& who) {
   for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
     const Seen none{"nothing more", "nothing"};

@@ -1,5 +1,5 @@
-// Ranks are told the same thing by their launcher - and may see another: another build on another host, another file
-// behind the same path, other options in a launcher's second part. A run of such ranks hangs, or trains a mixture.
+// Ranks of one job may see different things: another build on another host, another file at the same path, other
+// options in the second part of a launcher's command. A run of such ranks hangs, or trains a mixture.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ struct Seen {
   std::string value;
 };
 
-// Compares what all ranks see with what rank 0 sees. Collective. Returns, on all ranks, one line that names the first
+// Compares what all ranks see with what rank 0 sees. Collective. Returns on all ranks a line that names the first
 // difference, the rank, its host and both values; empty: they agree.
 std::string disagreement(Communicator& world, const std::vector<Seen>& seen);
 
 // This program and its command line.
 std::vector<Seen> seen_of_start();
 
-// The result of identity_of() for a file.
+// A file as identity_of() describes it.
 Seen seen_file(const std::string& path);
 
 }  // namespace train_gpt

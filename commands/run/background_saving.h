@@ -1,7 +1,7 @@
 // Saves that go on beside training: a thread of each rank writes from the copy of its state
-// (pipeline/train/state_copy.h) and neither computes nor talks to other ranks. It takes three stages - all ranks write,
-// all read back and check, rank 0 gives the folder its name - between which the ranks meet: at the end of a step, whose
-// votes tell when all are ready.
+// (pipeline/train/state_copy.h) and neither computes nor talks to other ranks. There are three stages: all ranks write;
+// all read back and check; rank 0 gives the folder its name. The votes at the end of a step tell when all ranks are
+// ready for the next stage.
 #pragma once
 
 #include <atomic>
@@ -23,17 +23,17 @@ class BackgroundSaving {
   BackgroundSaving& operator=(const BackgroundSaving&) = delete;
 
   bool busy() const { return stage_ != Stage::idle; }
-  // Training may go on when it returns. Collective; not while it is busy.
+  // Starts a save; training may go on when this returns. Collective; not while busy().
   void begin(const Saving& saving);
-  // This rank has done its part of the stage.
+  // True if this rank has done its part of the stage.
   bool ready() const { return busy() && done_; }
-  // For when every rank is ready. True: all is done. Collective. Throws what failed on this rank.
+  // When every rank is ready(): begins the next stage; true: all is done. Collective. Throws this rank's failure.
   bool advance();
   // Waits until all is done. Collective.
   void finish();
 
   const Saving& saving() const { return saving_; }
-  // Seconds of a processor that this rank's thread took for it.
+  // Processor time of this rank's thread, in seconds.
   double work_seconds() const { return work_seconds_; }
 
  private:

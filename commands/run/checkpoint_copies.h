@@ -1,5 +1,5 @@
-// The copies of parameters and moments in the host's memory from which checkpoints are written beside training: who has
-// one, and whether there is room for them. `train` and `plan` ask the same.
+// The copies of parameters and moments in the host's memory from which checkpoints are written beside training: which
+// ranks have one, and whether there is room for them. For `train` and `plan`.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace train_gpt {
 // Gives the copy of its state to each rank of the plan that writes checkpoints.
 void add_copies(Plan& plan);
 
-// True where every rank has room for plan and copy within `limit` bytes (0: no limit). Never without a flush, where a
-// checkpoint holds two sets of parameters.
+// True if every rank has room for plan and copy within `limit` bytes (0: no limit). Never for a schedule without a
+// flush, whose checkpoints hold two sets of parameters.
 bool copies_fit(const Plan& plan, std::int64_t limit);
 
-// For people: there are no copies.
+// A line for people: there are no copies.
 std::string without_copies(const Plan& plan);
 
 }  // namespace train_gpt

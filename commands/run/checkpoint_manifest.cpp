@@ -18,13 +18,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "train_gpt checkpoint";
 constexpr int kVersion = 2;
-// The last member of the text. What precedes it is what it is the checksum of.
+// The last member of the text; it is the checksum of everything before it.
 constexpr const char* kChecksumMember = "\n  \"checksum\": \"";
 
 std::string exact(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.17g", value);
-  // The shortest form that gives the value back reads better: 0.1, not 0.10000000000000001.
+  // The shortest form that gives the same value reads better: 0.1, not 0.10000000000000001.
   for (int digits = 1; digits < 17; ++digits) {
     std::array<char, 32> shorter{};
     std::snprintf(shorter.data(), shorter.size(), "%.*g", digits, value);
@@ -93,7 +93,7 @@ CheckpointManifest manifest_of_run(const Options& options, const ModelConfig& mo
                        {"grad-clip", exact(optimizer.grad_clip)},
                        {"optimizer", to_string(optimizer.optimizer)},
                        {"steps", std::to_string(options.run.steps)},
-                       // With rows per step and groups it settles the order of all sums.
+                       // With rows per step and groups it determines the order of all sums.
                        {"micro-batch-size", std::to_string(batch.rows)},
                        {"groups of micro-batches", order_of_sums(batch)}};
   if (optimizer.optimizer == OptimizerKind::muon) manifest.training["muon-scale"] = to_string(optimizer.muon_scale);
@@ -157,7 +157,7 @@ std::string to_json(const CheckpointManifest& manifest) {
                {"parameter_hash", manifest.parameter_hash},
                {"files", files},
                {"checksum", std::string(16, '0')}};
-  // Names of files may hold bytes that are no UTF-8, JSON may not.
+  // File names may hold bytes that are not UTF-8, JSON may not.
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::size_t at = text.rfind(kChecksumMember);
   const std::string checksum = checksum_of(std::string_view(text).substr(0, at));
@@ -214,7 +214,7 @@ CheckpointManifest parsed(const Json& json, bool has_checksum) {
 
 CheckpointManifest manifest_from_json(const std::string& text) {
   const bool has_checksum = verified(text);
-  // Nothing of the text is quoted: bytes that nobody meant for a terminal could be in it.
+  // The message quotes nothing of the text, which may hold bytes not fit for a terminal.
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw std::invalid_argument("it is damaged: it is no JSON");
   try {
@@ -267,7 +267,7 @@ void require_same_data(const CheckpointManifest& saved, const CheckpointManifest
          told(*differing.second) + ", but the checkpoint has " + told(*differing.first));
 }
 
-// The state of one optimizer is no start for another. Manifests of before there was a choice name none.
+// One optimizer cannot start from another's state. Older manifests, from before there was a choice, name none.
 void require_same_optimizer(const CheckpointManifest& saved, const CheckpointManifest& now,
                             const std::string& checkpoint) {
   const auto of = [](const CheckpointManifest& manifest) {
@@ -280,7 +280,7 @@ void require_same_optimizer(const CheckpointManifest& saved, const CheckpointMan
                               "model.bin with --init");
 }
 
-// Without a flush a run has two sets of parameters, and its numbers are others.
+// A run without a flush has two sets of parameters, and other results.
 void require_same_versions(const CheckpointManifest& saved, const CheckpointManifest& now,
                            const std::string& checkpoint) {
   if (saved.corrects_delay() != now.corrects_delay()) {
@@ -298,7 +298,7 @@ void require_same_versions(const CheckpointManifest& saved, const CheckpointMani
                               "the checkpoint's model.bin with --init");
 }
 
-// The rate of a curve that is over would jump back to where a longer curve is at this step.
+// Under a longer curve the rate of a finished one would jump back.
 void require_same_curve(const CheckpointManifest& saved, const CheckpointManifest& now, std::int64_t steps,
                         const std::string& checkpoint) {
   const auto shape = now.training.find("lr-schedule");

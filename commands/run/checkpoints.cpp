@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
-constexpr const char* kBeforeSpike = "before-spike";  // a file that marks the checkpoint as one that stays
+constexpr const char* kBeforeSpike = "before-spike";  // a file that marks a checkpoint to be kept
 
 struct Candidate {
   std::string folder;
@@ -45,8 +45,8 @@ Candidate read_candidate(const std::string& folder) {
   return candidate;
 }
 
-// "step-<digits>", with nothing before or after it, is a checkpoint of a run; "step-<digits>.<suffix>" with a suffix
-// of ours is one on its way in or out. All other names are people's, and are left alone.
+// "step-<digits>", with nothing before or after it, is a checkpoint of a run; "step-<digits>.<suffix>" with a suffix of
+// ours is being written or removed. All other names are the user's, and are left alone.
 bool is_step_name(std::string_view name, std::string_view suffix) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return false;
@@ -55,8 +55,8 @@ bool is_step_name(std::string_view name, std::string_view suffix) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// The folders in DIR/checkpoints that a run made: those with a manifest first, the one that is furthest on before all
-// others.
+// The folders in DIR/checkpoints that a run made: those with a manifest first, sorted by progress, the furthest before
+// all others.
 std::vector<Candidate> candidates_in(const std::string& output) {
   std::vector<Candidate> candidates;
   std::error_code error;
@@ -106,7 +106,7 @@ void remove_left_overs(const std::string& output) {
 
 namespace {
 
-// Removes the checkpoints of this run beyond the `keep` that are furthest on; never `written`.
+// Removes all checkpoints of this run but the newest `keep`; never `written`.
 void remove_older(const std::string& output, const std::string& run, int keep, const std::string& written) {
   int counted = 0;
   for (const Candidate& candidate : candidates_in(output)) {
@@ -116,7 +116,7 @@ void remove_older(const std::string& output, const std::string& run, int keep, c
   }
 }
 
-// Rank 0 looks, since only one rank's view of a folder that may change is the same for all.
+// Only rank 0 looks and tells the others, since the folder may change meanwhile.
 std::vector<Candidate> agreed_candidates(Communicator& world, const std::string& wanted, const std::string& output) {
   std::string seen;
   if (world.rank() == 0) {

@@ -20,7 +20,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// The words without some options and their values, which follow after = or as words of their own.
+// The words without some options and their values, which follow after = or as the next word.
 std::string without(std::span<const std::string> words, const std::vector<std::string>& options) {
   std::string text;
   bool skips = false;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Logs, manifests, states of ranks, blocks that are not filled.
+// Logs, manifests, state files of ranks, unfilled blocks.
 constexpr std::int64_t kSmallFiles = std::int64_t{1} << 20;
 
 std::int64_t bytes_in(const std::string& folder) {
@@ -31,7 +31,7 @@ std::int64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// The most checkpoints of one run that are there at once.
+// The most checkpoints of one run that exist at once.
 std::int64_t checkpoints_at_once(const RunOptions& run) {
   const std::int64_t every = run.checkpoint_every;
   const std::int64_t written = every > 0                    ? (run.steps + every - 1) / every
@@ -69,7 +69,7 @@ std::vector<std::string> check_disk_space(const DiskSpace& space, const RunOptio
                                 ", but a checkpoint has a file of " + format_bytes(largest) +
                                 ": raise it (ulimit -f unlimited)");
   }
-  // model.bin of the end, and best/ while its successor is written.
+  // The final model.bin, and best/ twice while it is replaced.
   const std::int64_t models = model_bytes * (keeps_best ? 3 : 1);
   const std::int64_t least = checkpoint + models + kSmallFiles;
   if (space.free < least) {

@@ -14,7 +14,7 @@ constexpr double kLongS = 3600;
 struct Small {
   std::int64_t layers, heads, hidden;
 };
-// From larger to smaller; the first that ends within an hour is proposed, else the last.
+// From larger to smaller; proposes the first that ends within an hour, else the last.
 constexpr std::array<Small, 3> kSmall = {{{6, 6, 384}, {4, 4, 256}, {4, 4, 128}}};
 
 std::string step_text(double ms) { return ms < 1500 ? with_digits(ms, 3) + " ms" : rough_duration(ms / 1000); }

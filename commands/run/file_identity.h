@@ -1,5 +1,5 @@
-// The identity of a file that determines a run, which the run remembers and ranks compare: enough to tell another file
-// behind the same path from the one that was meant, without reading hundreds of gigabytes.
+// The identity of a file that determines a run, which the run remembers and ranks compare: enough to recognise another
+// file at the same path without reading hundreds of gigabytes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace train_gpt {
 
 struct FileIdentity {
-  std::string name;  // without its folder, for messages; does not count
+  std::string name;  // without its folder, for messages; not compared
   std::int64_t bytes = 0;
   std::string checksum;  // 16 hex digits over size, the first 64 KiB, and blocks spread over the rest
 
@@ -20,7 +20,7 @@ struct FileIdentity {
 // The same file gives the same identity on every host. Throws std::invalid_argument naming the file.
 FileIdentity identity_of(const std::string& path);
 
-// In this order. The order counts: shards that change places are other data.
+// The identities of files, in this order, which counts: exchanged shards are other data.
 std::vector<FileIdentity> identities_of(const std::vector<std::string>& paths);
 
 }  // namespace train_gpt

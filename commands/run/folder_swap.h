@@ -1,5 +1,5 @@
-// Folders that are written beside their name and take it when they are whole, and that leave it before they are
-// removed: at no moment is there half a folder under a name that counts.
+// Folders that are written under another name and renamed when complete, and that are renamed again before they are
+// removed: a name that counts never belongs to half a folder.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@ namespace train_gpt {
 
 // Suffixes of a folder that is being moved in or out.
 inline constexpr const char* kPartial = ".partial";    // being written
-inline constexpr const char* kReplaced = ".replaced";  // giving its name to another; may be the only complete one
+inline constexpr const char* kReplaced = ".replaced";  // being replaced; may be the only complete one
 inline constexpr const char* kRemoved = ".removed";    // being removed
 
 // Errors: std::runtime_error naming the folder and the system's reason.
 
 // Makes folder + kPartial, empty.
 std::string make_partial(const std::string& folder);
-// Puts folder + kPartial, which is complete, in the place of `folder`. What has this name already stays beside it until
-// then.
+// Renames folder + kPartial, which is complete, to `folder`. A folder that already has this name is kept beside it
+// under another name until then.
 void take_place(const std::string& folder);
-// Repairs what an interrupted take_place() left: `folder` is again there if it was.
+// Repairs an interrupted take_place(): `folder` exists afterwards if it did before.
 void finish_taking_place(const std::string& folder);
 
-// Nothing of this name: nothing happens.
+// Does nothing if the folder does not exist.
 void remove_folder(const std::string& folder);
-// Under another name first.
+// Renames it first, so that no half of it keeps the name.
 void remove_whole_folder(const std::string& folder);
 void rename_folder(const std::string& from, const std::string& to);
 

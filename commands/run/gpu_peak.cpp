@@ -12,14 +12,14 @@ struct Card {
   double fp32;
 };
 
-// The first name that a description contains decides, so that forms of a card stand before the card.
+// The first name that a description contains decides, so variants of a card come before the card.
 constexpr std::array kCards = {
     Card{"GH200", 989.4, 66.9},     Card{"H200 NVL", 835.5, 60.3}, Card{"H200", 989.4, 66.9},
     Card{"H100 PCIe", 756.5, 51.2}, Card{"H100 NVL", 835.5, 60.3}, Card{"H100", 989.4, 66.9},
     Card{"GB200", 2500, 80},        Card{"B200", 2250, 75},        Card{"A100", 312, 19.5},
     Card{"L40S", 362.05, 91.6},     Card{"RTX 4090", 165.2, 82.6}, Card{"RTX 5090", 209.5, 104.8},
 };
-// Other cards that carry the name of one above.
+// Other cards whose names contain a name above.
 constexpr std::array<std::string_view, 4> kOthers = {"Laptop", "4090 D", "5090 D", "A100X"};
 
 }  // namespace

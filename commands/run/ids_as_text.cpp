@@ -47,7 +47,7 @@ std::string StopText::push(const std::string& piece) {
     held_.clear();
     return shown;
   }
-  // The longest end that the stop may begin with stays.
+  // Holds back the longest end with which the stop text may begin.
   std::size_t keep = std::min(held_.size(), stop_.size() - 1);
   while (keep > 0 && held_.compare(held_.size() - keep, keep, stop_, 0, keep) != 0) --keep;
   std::string shown = held_.substr(0, held_.size() - keep);

@@ -1,4 +1,4 @@
-// Generated ids as people read them: text where the tokenizer is known, else numbers.
+// Generated ids in readable form: text if the tokenizer is known, else numbers.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace train_gpt {
 
 class IdsAsText {
  public:
-  // tokenizer: null where it is not known; it outlives this. vocab: of the model, which may have ids that the tokenizer
-  // does not.
+  // tokenizer: null if it is not known; outlives this. vocab: of the model, which may have ids that the tokenizer
+  // lacks.
   IdsAsText(const Tokenizer* tokenizer, std::int64_t vocab) : tokenizer_(tokenizer), vocab_(vocab) {
     if (tokenizer_ != nullptr) decoder_.emplace(*tokenizer_);
   }
@@ -22,7 +22,7 @@ class IdsAsText {
   // The id that begins a new text: the end of the one before it.
   std::int32_t first_id() const { return tokenizer_ != nullptr ? tokenizer_->end_of_text() : 0; }
 
-  // The ids of a prompt, after first_id(): a text, or without tokenizer a list of numbers, which stand alone. Throws
+  // The ids of a prompt: a text, after first_id(), or without tokenizer a list of numbers, without it. Throws
   // std::invalid_argument naming a word that is no id.
   std::vector<std::int32_t> prompt(const std::string& text) const;
 
@@ -35,19 +35,19 @@ class IdsAsText {
   std::optional<TextDecoder> decoder_;
 };
 
-// Text that ends where another text begins, though it comes in pieces: what may be the beginning of that is held back.
+// Ends a text, which comes in pieces, where a stop text begins: what may be the beginning of that is held back.
 class StopText {
  public:
   explicit StopText(std::string stop) : stop_(std::move(stop)) {}
 
-  // The part of the text received so far that may be shown and has not been shown yet.
+  // Adds a piece; returns the text that may be shown now.
   std::string push(const std::string& piece);
   bool found() const { return found_; }
-  // The text that is still held back, if the stop text did not come.
+  // Returns the text still held back, when the stop text has not come.
   std::string finish() { return std::exchange(held_, {}); }
 
  private:
-  std::string stop_;  // empty: nothing stops it
+  std::string stop_;  // empty: none
   std::string held_;
   bool found_ = false;
 };

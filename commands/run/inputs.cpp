@@ -14,7 +14,7 @@
 namespace train_gpt {
 namespace {
 
-// The timed device computes nothing, so nothing can be said about its losses.
+// The timed device computes nothing, so it has no losses.
 void check_timed(const Options& options, const RunInputs& inputs) {
   const int stages = options.costs.stages;
   if (stages != 0 && stages != inputs.layout.pipeline) {
@@ -47,7 +47,7 @@ void open_tokenizer(const Options& options, RunInputs& inputs) {
   inputs.questions = read_questions(options.data.multiple_choice);
 }
 
-// Everything that needs files or sizes and no other rank.
+// Everything that needs files or sizes, but no other rank.
 void open_files(Session& session, const Options& options, RunInputs& inputs) {
   const bool trains = options.command == Command::train;
   inputs.layout = make_layout(session.world().size(), options.batch.data_parallel);
@@ -85,7 +85,7 @@ void open_files(Session& session, const Options& options, RunInputs& inputs) {
   if (trains && session.is_first()) check_result_files(options.run);
 }
 
-// Everything that ranks must see alike, or they would train a mixture.
+// Everything that all ranks must see alike, or they would train a mixture.
 std::vector<Seen> files_seen(const Options& options, const RunInputs& inputs) {
   std::vector<Seen> seen = {{"the model", model_line(inputs.model, batch_shape(options, inputs.named))}};
   for (const auto* data : {&inputs.train_data, &inputs.val_data}) {

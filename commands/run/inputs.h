@@ -1,4 +1,4 @@
-// The inputs of a run, before anything is decided: sizes, data, and where it goes on.
+// The inputs of a run, before anything is decided: sizes, data, and the checkpoint from which it goes on.
 #pragma once
 
 #include <optional>
@@ -17,26 +17,26 @@
 namespace train_gpt {
 
 struct RunInputs {
-  RunFolder* folder = nullptr;  // where the run owns its folder; not owned
+  RunFolder* folder = nullptr;  // null unless the run owns its folder; not owned
   Layout layout;
   ModelConfig model;
   std::optional<Schedule> named;  // none: --schedule auto
   std::optional<TokenDataset> train_data;
   std::optional<TokenDataset> val_data;
-  std::int64_t val_batches = 0;        // of it
+  std::int64_t val_batches = 0;        // of val_data
   std::optional<Tokenizer> tokenizer;  // of the data, or of --init; none: ids are shown as numbers
   std::vector<Question> questions;     // --multiple-choice
   CheckpointManifest manifest;         // of this run, for its checkpoints
-  FoundCheckpoint resumed;             // where it goes on; without a folder: nowhere
+  FoundCheckpoint resumed;             // the checkpoint from which it goes on; empty folder: none
   std::vector<std::string> notices;    // for people
 };
 
-// Opens and checks everything that `options` name, --resume included. `options.run.output` is a folder that is there,
-// `options.model.init_file` what agreed_init_file() found (setup.h); `folder`, where the run owns it, else null.
+// Opens and checks everything that `options` name, --resume included. `options.run.output` is a folder that exists,
+// `options.model.init_file` the file that agreed_init_file() found (setup.h), `folder` null unless the run owns it.
 // Collective; throws as Session::together.
 RunInputs open_inputs(Session& session, const Options& options, RunFolder* folder);
 
-// Whether what the run will write has room in its folder (disk_space.h); notices go to the inputs'. Collective.
+// Checks that there is room for what the run will write (disk_space.h), and adds notices to the inputs. Collective.
 void look_for_disk_space(Session& session, const Options& options, RunInputs& inputs);
 
 }  // namespace train_gpt

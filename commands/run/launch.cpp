@@ -30,7 +30,7 @@ Launch launch_from_environment() {
                                      {"PMIX_RANK", "PMIX_SIZE"},
                                      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
   for (const Launcher& launcher : kLaunchers) {
-    // Both: a batch script that Slurm runs is told a rank without being one of several.
+    // Both are needed: Slurm gives a batch script a rank although it is not one of several.
     const std::optional<int> rank = number_in(launcher.rank), ranks = number_in(launcher.ranks);
     if (rank && ranks) return {*rank, *ranks, /*launched=*/true};
   }

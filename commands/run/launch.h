@@ -1,5 +1,5 @@
-// Facts about this process that the launcher (mpirun, srun) puts into its environment, before MPI_Init. For messages
-// that one rank shall print, and for commands that need no MPI.
+// Facts about this process that the launcher (mpirun, srun) puts into its environment, known before MPI_Init. For
+// messages that only one rank is to print, and for commands that need no MPI.
 #pragma once
 
 namespace train_gpt {

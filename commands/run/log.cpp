@@ -24,7 +24,7 @@ namespace train_gpt {
 namespace {
 
 constexpr double kReportEveryS = 10;
-constexpr double kReportShare = 0.005;  // of the time, at most, goes into drawing it
+constexpr double kReportShare = 0.005;  // the most of the run's time for drawing it
 
 template <typename... Arguments>
 std::string format(const char* pattern, Arguments... arguments) {
@@ -237,7 +237,7 @@ void RunLog::write_report(bool running) {
   if (!writes_ || so_far_->start.is_null()) return;
   try {
     replace_file(report_path_, html_report(*so_far_, running ? RunCondition::running : RunCondition::over));
-  } catch (const std::runtime_error& error) {  // the run itself is worth more
+  } catch (const std::runtime_error& error) {  // the run itself goes on
     essential(std::string("note: ") + error.what());
   }
 }

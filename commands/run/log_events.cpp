@@ -12,7 +12,7 @@
 namespace train_gpt {
 namespace {
 
-// Which units of the model repeat their forward.
+// The units of the model that repeat their forward.
 std::vector<int> recomputed_units(const PlanRequest& request) {
   std::vector<int> units;
   for (std::size_t u = 0; u < request.recompute.size(); ++u) {

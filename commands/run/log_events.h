@@ -38,7 +38,7 @@ struct StepReport {
   StepResult result;
   StepBubble bubble;
   double bubble_predicted = 0;
-  std::optional<double> mfu;  // model FLOPs utilisation, a fraction; nothing where the peak is not known
+  std::optional<double> mfu;  // model FLOPs utilisation, a fraction; empty if the peak is not known
   SpikeDetector::Scores scores;
   std::optional<bool> redone;  // optimistic steps: rolled back and done again
 
@@ -53,14 +53,14 @@ struct SteadySteps {
   double norm_wait_ms = 0;  // of rank 0, which is the first to need it
 };
 
-// date: as in ISO 8601, of now.
+// date: the present one, in ISO 8601.
 Event start_event(const RunStart& start, const Options& options, const std::string& date);
-// Sizes, choices, predictions and the memory of every rank. `uniform_makespan`: of the same schedule cut uniformly, if
-// that was compared.
+// Sizes, choices, predictions and the memory of every rank. `uniform_makespan`: of the same schedule with a uniform
+// cut, if that was compared.
 Event plan_event(const Plan& plan, const Simulation& predicted, std::optional<double> uniform_makespan);
 Event step_event(const StepReport& report, const Progress& progress);
 Event steady_event(const SteadySteps& steady, const Simulation& predicted);
-// bits_per_byte: nothing where the tokenizer is not known.
+// bits_per_byte: empty if the tokenizer is not known.
 Event validation_event(std::int64_t step, double loss, std::optional<double> bits_per_byte);
 Event multiple_choice_event(std::int64_t step, const MultipleChoiceResult& result);
 Event answer_event(std::size_t question, const MultipleChoiceResult::Answer& answer);

@@ -21,7 +21,7 @@ MultipleChoiceResult answer_questions(Trainer& trainer, const BatchShape& batch,
       std::fill_n(out, batch.seq_len, targets ? -1 : 0);
       if (first + row >= count) return;
       const Candidate& one = rows[static_cast<std::size_t>(first + row)];
-      const std::int64_t begin = targets ? one.context - 1 : 0;  // position i is asked for id i + 1
+      const std::int64_t begin = targets ? one.context - 1 : 0;  // position i predicts id i + 1
       const auto positions = static_cast<std::int64_t>(one.ids.size()) - 1;
       std::copy(one.ids.begin() + begin + (targets ? 1 : 0), one.ids.begin() + positions + (targets ? 1 : 0),
                 out + begin);

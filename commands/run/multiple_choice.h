@@ -10,9 +10,9 @@
 
 namespace train_gpt {
 
-// Right answers when endings are compared by the logarithm of their probability as it is, per token, and per byte.
+// Right answers when endings are compared by their log-probability in all, per token, and per byte.
 struct MultipleChoiceResult {
-  // The endings that were found likeliest, from 0 on.
+  // The endings that were found likeliest, counted from 0.
   struct Answer {
     std::vector<double> log_probabilities;  // of the endings, summed over their ids
     int by_sum = 0;
@@ -28,7 +28,7 @@ struct MultipleChoiceResult {
   std::vector<Answer> answers = {};
 };
 
-// Endings are rows of batches of the run's shape (`batch`), as many as there are; what is left of the last batch is
+// Endings become rows of batches of the run's shape (`batch`), as many batches as needed; the rest of the last batch is
 // empty. The result depends on parameters, questions and T alone. Collective.
 MultipleChoiceResult answer_questions(Trainer& trainer, const BatchShape& batch, const std::vector<Question>& questions,
                                       const Tokenizer& tokenizer);

@@ -21,7 +21,7 @@ std::string place_in(const std::string& folder) { return folder + "/overwritten"
 
 bool is_there(const std::string& path) { return fs::exists(fs::symlink_status(path)); }
 
-// Nothing in it but what set_run_aside() moves there.
+// True if it holds nothing but what set_run_aside() moves there.
 bool is_ours(const std::string& place) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(place, error))) return false;
@@ -31,7 +31,7 @@ bool is_ours(const std::string& place) {
   });
 }
 
-// Checkpoints under people's names are theirs, and stay.
+// Checkpoints under other names are the user's, and stay.
 void move_checkpoints(const std::string& folder, const std::string& place) {
   const std::vector<std::string> names = own_checkpoints(folder);
   if (names.empty()) return;

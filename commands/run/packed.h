@@ -1,5 +1,5 @@
-// Several texts of arbitrary bytes in one, each after its length, for ranks to send each other. JSON could not hold
-// them.
+// Packs several texts of arbitrary bytes into one, each after its length, for messages between ranks. JSON could not
+// hold such texts.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace train_gpt {
 
 void pack(std::string& packed, const std::string& text);
-// Takes the next text off.
+// Removes the next text and returns it.
 std::string unpack(std::string_view& packed);
 
 }  // namespace train_gpt

@@ -2,7 +2,7 @@
 
 namespace train_gpt {
 
-// The first step is left out of the pace once there are others: memory is touched for the first time in it.
+// Once there are others, the first step, which touches memory for the first time, does not count for the pace.
 Progress ProgressMeter::after(std::int64_t step, double now) {
   Progress progress;
   progress.elapsed_s = now - begin_;

@@ -1,4 +1,4 @@
-// How far a run is: time, tokens and epochs after each of its steps.
+// The progress of a run: time, tokens and epochs after each of its steps.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace train_gpt {
 struct Progress {
   double elapsed_s = 0;          // since this process began its first step
   double left_s = 0;             // until the last step, at the pace since the first one ended
-  double tokens_per_s_mean = 0;  // of all time since the first step began, validation and checkpoints included
+  double tokens_per_s_mean = 0;  // since the first step began, validation and checkpoints included
   std::optional<double> epoch;   // passes over the training tokens, those before a resume included
 };
 
@@ -19,9 +19,9 @@ class ProgressMeter {
   ProgressMeter(std::int64_t first, std::int64_t last, std::int64_t tokens_per_step, std::int64_t training_tokens)
       : first_(first), last_(last), tokens_per_step_(tokens_per_step), training_tokens_(training_tokens) {}
 
-  // now: seconds, on any clock. Once, as the first step begins.
+  // Called once, when the first step begins. now: seconds, on any clock.
   void begin(double now) { begin_ = now; }
-  // After `step`; in order, each once.
+  // Called after each `step`, once and in order.
   Progress after(std::int64_t step, double now);
 
  private:

@@ -18,17 +18,17 @@ struct RecordHeader {
   int ranks = 1;                     // of the job
   ModelConfig model;
   Precision precision = Precision::fp32;
-  bool timed = false;  // nothing was computed
+  bool timed = false;  // on the timed device
   Schedule schedule;
   StageCosts planned;            // of its stages, links included
   std::vector<int> partition;    // units of every model stage
-  UnitCosts units;               // what the cut was chosen by
-  std::vector<double> slowness;  // [rank], likewise
+  UnitCosts units;               // from which the cut was chosen
+  std::vector<double> slowness;  // [rank], from which the cut was chosen
 };
 
 std::string record_header(const TrainingRun& run);
 std::string to_json(const RecordHeader& header);
-// Throws std::invalid_argument saying what is wrong with the text.
+// Throws std::invalid_argument naming what is wrong.
 RecordHeader record_header_from_json(const std::string& text);
 
 }  // namespace train_gpt

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFile = "/records.bin";
 
-// Stands in the buffer before the numbers of one rank and step.
+// Precedes the numbers of one rank and step in the buffer.
 struct ParcelHead {
   std::int64_t step = 0;
   double ms = 0;

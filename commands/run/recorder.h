@@ -1,5 +1,5 @@
-// Writes records.bin of a run (pipeline/measure/records_file.h): every rank keeps what its actions took, and every few
-// steps rank 0 gets and writes what all of them have.
+// Writes records.bin of a run (pipeline/measure/records_file.h): every rank keeps the times of its actions, and every
+// few steps rank 0 collects and writes those of all ranks.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Recorder {
   bool records() const { return !buffer_.empty(); }
   // After a step.
   void keep(std::int64_t step, double ms);
-  // Before a step, collective: hands on what was kept if that is much.
+  // Before a step; collective: hands the kept times to rank 0 if there are many.
   void hand_on_if_much();
   void hand_on();
 
@@ -34,8 +34,8 @@ class Recorder {
   std::unique_ptr<RecordsWriter> writer_;  // on rank 0
 };
 
-// The numbers of one rank in one step: begin and end of every action of its list, and of a B the moment between I and
-// W, before its end.
+// How many numbers a rank records per step: begin and end of every action of its list and, for a B, the moment between
+// I and W before its end.
 std::int64_t recorded_numbers(const std::vector<Action>& list);
 
 }  // namespace train_gpt

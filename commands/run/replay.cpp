@@ -13,7 +13,7 @@
 namespace train_gpt {
 namespace {
 
-// The hops between stages as links between ranks.
+// Turns the hops between stages into a link between ranks.
 DelaySpec::Link link_between(const Placement& placement, const StageCosts& costs, int source, int destination) {
   constexpr double kBytesPerMillisecond = 1e6;  // of 1 GB/s
   for (std::size_t s = 0; s < placement.stages.size() && !costs.activation.empty(); ++s) {
@@ -30,7 +30,7 @@ DelaySpec::Link link_between(const Placement& placement, const StageCosts& costs
 
 using Steps = std::vector<RecordedStep>;
 
-// So many steps on threads of this process, with these hops between them.
+// Runs `times` steps on threads of this process, with these hops between them.
 Steps run_steps(const Plan& plan, const ActionDurations& durations, const StageCosts& links, int times) {
   const Schedule& schedule = plan.request.schedule;
   Steps steps(static_cast<std::size_t>(times));
@@ -60,7 +60,7 @@ Steps run_steps(const Plan& plan, const ActionDurations& durations, const StageC
   return steps;
 }
 
-// A message takes a moment here, too. What hops are to take beyond that.
+// The time that hops are to take beyond that of a message here, which is measured.
 StageCosts beyond_own(const Plan& plan, const ActionDurations& durations, const StageCosts& links) {
   const Schedule& schedule = plan.request.schedule;
   if (links.activation.empty()) return links;

@@ -1,5 +1,5 @@
-// Runs the lists of a schedule with durations that are given, on the timed device: ranks are threads of this process,
-// each with the executor, the buffers and the channels that it would train with.
+// Runs the lists of a schedule with given durations on the timed device: ranks are threads of this process, each with
+// the executor, buffers and channels of a training.
 #pragma once
 
 #include "pipeline/plan/execution_plan.h"
@@ -7,8 +7,8 @@
 
 namespace train_gpt {
 
-// Milliseconds from the first action to the last, the median of so many times. `links`: what the messages between its
-// stages take, of which what they take here anyway is measured first and left out. The plan computes nothing
+// Milliseconds from the first action to the last, the median of `times` runs. `links`: the times of messages between
+// stages; the time that a message takes here anyway is measured first and subtracted. The plan computes nothing
 // (PlanRequest::computes).
 double replay_ms(const Plan& plan, const ActionDurations& durations, const StageCosts& links, int times);
 

@@ -1,5 +1,5 @@
-// The results that a run reports at its end: where the time of a usual step went, beside the prediction, on the screen,
-// in the log (and so in report.html) and in the files that --trace and --svg name.
+// The results that a run reports at its end: the parts of the time of a usual step, beside the prediction, on the
+// screen, in the log (and so in report.html) and in the files that --trace and --svg name.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace train_gpt {
 
-// Steps that every rank keeps for it.
+// How many steps every rank keeps for this.
 inline constexpr std::size_t kStepsKept = 8;
 
 struct RunResults {
   std::vector<MeasuredStep> steps;  // the last ones; not empty
   Simulation predicted;
-  double measuring_share = 0;  // of the time of all steps: what marks and records cost rank 0
+  double measuring_share = 0;  // the share of all steps' time that marks and records take on rank 0
 };
 
 // Throws std::invalid_argument naming option and file unless the files that --trace and --svg name can be written; they

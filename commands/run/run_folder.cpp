@@ -44,7 +44,7 @@ void make_folder(const std::string& path) {
                               (error ? error.message() : "a file of that name exists"));
 }
 
-// The first free out/run-K after all that are there. mkdir decides between runs that begin at the same time.
+// The first out/run-K after all existing ones. mkdir decides between runs that begin at the same time.
 std::string make_next_run() {
   make_folder(kRuns);
   std::int64_t last = 0;
@@ -69,8 +69,7 @@ bool is_inside(const std::string& checkpoint, const std::string& folder) {
   return !error && (path.has_filename() ? path : path.parent_path()).parent_path() == checkpoints;
 }
 
-// Removes leftovers of earlier runs that nobody needs. replace_file() and probes have a process or a run in their
-// names.
+// Removes files that earlier runs left over. Those of replace_file() and probes have a process or a run in their names.
 void remove_litter(const std::string& folder) {
   remove_left_overs(folder);
   std::error_code ignored;
@@ -85,7 +84,7 @@ void remove_litter(const std::string& folder) {
   for (const fs::path& path : litter) fs::remove(path, ignored);
 }
 
-// NFS may take some seconds to see a file that another host made.
+// NFS may take some seconds to show a file that another host made.
 void require_seen(const std::string& path) {
   std::error_code error;
   for (int tries = 0; tries < 50; ++tries) {
@@ -138,7 +137,7 @@ void RunFolder::choose(const Options& options) {
       made_ = true;
     }
   } else if (fs::is_symlink(path_)) {
-    path_ = (fs::path(path_).parent_path() / fs::read_symlink(path_)).string();  // out/latest may be turned elsewhere
+    path_ = (fs::path(path_).parent_path() / fs::read_symlink(path_)).string();  // out/latest may change
   }
   made_ = made_ || !fs::exists(fs::symlink_status(path_));
   make_folder(path_);
@@ -186,7 +185,7 @@ RunFolder::RunFolder(Session& session, const Options& options) : first_(session.
 RunFolder::~RunFolder() {
   if (!first_ || begun_) return;
   lock_.forget();
-  if (made_) rmdir(path_.c_str());  // fails where something is in it, as it should
+  if (made_) rmdir(path_.c_str());  // fails if something is in it, as it should
 }
 
 std::vector<std::string> RunFolder::begin(const FoundCheckpoint& resumed) {
@@ -197,7 +196,7 @@ std::vector<std::string> RunFolder::begin(const FoundCheckpoint& resumed) {
     if (std::string note = set_run_aside(path_); !note.empty()) notes.push_back(std::move(note));
   }
   if (!resumed.folder.ends_with(kReplaced)) remove_litter(path_);
-  for (const char* name : kFiles) check_replaceable(path_ + "/" + name);  // links would be followed
+  for (const char* name : kFiles) check_replaceable(path_ + "/" + name);  // writing would follow links
   lock_.write(run_);
   if (continues_) {
     const std::int64_t step = resumed.manifest.step;

@@ -1,9 +1,9 @@
 // A run's folder: chosen, locked while the run lives, and prepared for it.
 //
-//   --output DIR      that folder. One with a run in it is refused, unless --resume goes on with that run or
-//   --overwrite
-//                     gives it up
-//   without           out/run-K, K counting up (whoever makes the folder has it); in a Slurm job out/job-<its id>
+//   --output DIR      that folder. If a run is in it, it is refused unless --resume goes on with that run
+//                     or --overwrite gives it up
+//   no --output       out/run-K with the least free K (the process that makes the folder owns it);
+//                     in a Slurm job out/job-<its id>
 //
 // out/latest is a link to the folder of the run in out/ that began last.
 #pragma once
@@ -23,25 +23,25 @@ class RunFolder {
  public:
   // Collective. Throws std::invalid_argument, on rank 0 (see Session::together).
   RunFolder(Session& session, const Options& options);
-  // Takes away again what was made for a run that did not begin.
+  // Removes what was made for a run that did not begin.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::string& path() const { return path_; }
   const std::string& run() const { return run_; }  // its id
-  // The log goes on: the run is that whose files are there.
+  // True if the run whose files are there goes on, with its log.
   bool continues() const { return continues_; }
 
-  // For rank 0, when everything was checked: with --overwrite sets the run that was there aside (overwritten.h), of one
-  // that goes on with `resumed` cuts off what its log and its checkpoints have beyond; removes what interrupted runs
-  // left half written; records the new owner, turns out/latest here. Returns what people should know.
+  // For rank 0, after all checks. With --overwrite sets the old run aside (overwritten.h); for a run that goes on with
+  // `resumed` cuts off the log, and sets checkpoints aside, after that step. Removes what interrupted runs left half
+  // written, records the new owner, and links out/latest here. Returns lines for people.
   std::vector<std::string> begin(const FoundCheckpoint& resumed);
 
-  // For rank 0: somebody removed it, or run.json in it, which holds the lock. Another run may be there by now.
+  // For rank 0: true if the folder was removed, or run.json in it, which holds the lock. Another run may own it by now.
   bool is_lost() const { return !lock_.is_named(); }
-  // Makes it, and run.json, anew where they are lost. Collective; throws as Session::together where another run has
-  // taken the place.
+  // Makes the folder and run.json anew where they are lost. Collective; throws as Session::together if another run has
+  // taken the folder.
   void put_back(Session& session);
 
  private:
@@ -54,11 +54,11 @@ class RunFolder {
   bool made_ = false;  // the folder itself
   bool begun_ = false;
   bool continues_ = false;
-  bool goes_back_ = false;  // an earlier checkpoint of this folder was named
+  bool goes_back_ = false;  // --resume names an earlier checkpoint of this folder
   bool overwrites_ = false;
 };
 
-// A folder of this process's host for what ranks tell each other, of a command that leaves nothing: gone at its end.
+// A temporary folder of this host, through which the ranks of a command without output tell each other their states.
 class ScratchFolder {
  public:
   explicit ScratchFolder(Session& session);  // collective
@@ -72,11 +72,11 @@ class ScratchFolder {
   bool removes_ = false;
 };
 
-// Names what a run left in `folder`, for messages; empty: no run.
+// The name of something that a run left in `folder`, for messages; empty: no run.
 std::string run_in(const std::string& folder);
 
-// Cuts the events of steps from `step` on off a log, and whatever follows them: a run that goes on there takes them
-// again.
+// Cuts a log off before the first event of `step` or a later one: a run that goes on from there takes that step and
+// those after it again.
 void cut_log(const std::string& path, std::int64_t step);
 
 }  // namespace train_gpt

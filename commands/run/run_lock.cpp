@@ -46,14 +46,14 @@ RunRecord read_record(int descriptor) {
   return record;
 }
 
-// True while `path` names the file that is open: whoever made it for nothing takes it away again.
+// True while `path` names the open file: a process that made it in vain removes it again.
 bool still_named(const std::string& path, int descriptor) {
   struct stat named = {}, opened = {};
   return lstat(path.c_str(), &named) == 0 && fstat(descriptor, &opened) == 0 && named.st_ino == opened.st_ino &&
          named.st_dev == opened.st_dev;
 }
 
-// Where a file system has no locks: all that can be known is a process of this host.
+// For file systems without locks: only a process of this host can be recognised.
 bool lives_here(const RunRecord& record) {
   return record.host == host_name() && record.process > 0 && kill(static_cast<pid_t>(record.process), 0) == 0;
 }
@@ -79,7 +79,7 @@ RunLock RunLock::own(const std::string& directory) {
     if (!still_named(path, lock.descriptor_)) continue;
     struct stat status = {};
     lock.empty_ = fstat(lock.descriptor_, &status) == 0 && status.st_size == 0;
-    // The others join a shared lock. Another program that takes the file in between is seen by this second attempt.
+    // Other ranks join a shared lock. This second attempt notices another program that has locked the file in between.
     if (free && flock(lock.descriptor_, LOCK_SH | LOCK_NB) != 0) refuse_living(directory, {});
     return lock;
   }
@@ -121,7 +121,7 @@ void RunLock::write(const std::string& run) {
   const Json json = {
       {"format", "train_gpt run"}, {"version", 1}, {"run", run}, {"host", host_name()}, {"process", getpid()}};
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  // In place, since the lock is on this file: all of it is one small write.
+  // Writes in place, since the lock is on this file: one small write.
   const auto size = static_cast<ssize_t>(text.size());
   if (pwrite(descriptor_, text.data(), text.size(), 0) != size || ftruncate(descriptor_, size) != 0) {
     throw std::runtime_error(path_ + ": cannot be written: " + std::strerror(errno));

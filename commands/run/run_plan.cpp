@@ -23,8 +23,8 @@ CostModel find_costs(Session& session, const Options& options, const RunInputs& 
     });
     return costs;
   }
-  if (session.is_timed()) return given_cost_model(options.costs.costs, inputs.model, batch.seq_len, p);
-  if (p == 1) return estimated_cost_model(inputs.model, batch.seq_len, p);  // nothing is to be chosen
+  if (session.is_timed()) return given_cost_model(given_costs(options, p), inputs.model, batch.seq_len, p);
+  if (p == 1) return estimated_cost_model(inputs.model, batch.seq_len, p);  // nothing to choose
   session.together([&] {
     check_host_memory(smallest_plan(options, inputs.model, p, session.device()), session.host().members,
                       session.host_memory());
@@ -34,7 +34,7 @@ CostModel find_costs(Session& session, const Options& options, const RunInputs& 
   return cost_model(profile, inputs.model, p, "measured at start-up");
 }
 
-// Whether this host has room for the copies beside its ranks' plans. Of ranks that compute on GPUs these are elsewhere.
+// True if this host has room for the copies beside its ranks' plans (which are elsewhere if ranks compute on GPUs).
 bool host_has_room(const Session& session, const Plan& plan) {
   constexpr std::int64_t kPartForCopies = 2;  // of the memory of a host whose ranks compute on GPUs
   std::int64_t copies = 0, plans = 0;
@@ -48,8 +48,7 @@ bool host_has_room(const Session& session, const Plan& plan) {
   return plans + copies <= session.memory_of_host();
 }
 
-// A copy of the state, from which checkpoints are written beside training, where all ranks have room for it.
-// Collective.
+// Plans copies of the state, from which checkpoints are written beside training, if all ranks have room. Collective.
 void copy_where_it_fits(Session& session, const Options& options, RunPlan& plan) {
   const std::int64_t limit = session.on_gpus() ? 0 : options.pipeline.memory_limit;
   const bool fits = copies_fit(plan.plan(), limit) && host_has_room(session, plan.plan());
@@ -100,6 +99,7 @@ RunPlan plan_run(Session& session, const Options& options, const RunInputs& inpu
     PlanRequest request = plan_request(options, inputs.model, inputs.named, session.device());
     request.training = options.command == Command::train;
     request.computes = !session.is_timed();
+    request.replica_links = replica_links(options, inputs.layout.pipeline);
     ChoiceRequest open = choice_request(options, request, inputs.named, inputs.layout.pipeline, plan.unit_costs);
     open.device_bytes = session.memory_per_rank();
     const bool recompute = open.recompute == ChoiceRequest::Recompute::automatic;

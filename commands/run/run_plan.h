@@ -1,5 +1,5 @@
-// The decisions made before a run: from its inputs and the costs of units to schedule, partition and every rank's
-// memory.
+// The decisions that are made before a run: from its inputs and the costs of units to schedule, partition and every
+// rank's memory.
 #pragma once
 
 #include "commands/run/inputs.h"
@@ -16,8 +16,8 @@ struct RunPlan {
   const Schedule& schedule() const { return choice.plan.request.schedule; }
 };
 
-// Measures units where nothing else says what they cost. Collective; throws as Session::together, also where the plan
-// needs more memory than there is.
+// Measures units if their costs are not given. Collective; throws as Session::together, also if the plan needs more
+// memory than there is.
 RunPlan plan_run(Session& session, const Options& options, const RunInputs& inputs);
 
 }  // namespace train_gpt

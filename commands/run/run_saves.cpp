@@ -13,7 +13,7 @@ void is_saved(TrainingRun& run) {
   run.log->text(run.background->saving().told);
 }
 
-// begin: monotonic_seconds() when training stood still for it.
+// begin: monotonic_seconds() when training began to wait for it.
 void save(TrainingRun& run, const Saving& saving, bool is_checkpoint, bool goes_on, double begin) {
   if (run.background && goes_on) {
     run.background->begin(saving);

@@ -1,5 +1,5 @@
-// The files that a run saves as it goes: checkpoints and the best model, beside training where there is a copy to write
-// from.
+// The files that a run saves while it lives: checkpoints and the best model, beside training if there is a copy to
+// write from.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace train_gpt {
 
-// Collective. What is under way already is finished first. `goes_on`: there are steps left, beside which it can be
-// written; otherwise it is there on return.
+// Collective. Finishes a save that is under way first. `goes_on`: there are steps left, beside which it can be written;
+// otherwise it is complete on return.
 void save_checkpoint(TrainingRun& run, std::int64_t steps_taken, double loss, bool goes_on);
 void save_best(TrainingRun& run, std::int64_t steps_taken, double validation_loss, bool goes_on);
-// After each step, whose votes these are.
+// To be called after each step, with its votes.
 void go_on_saving(TrainingRun& run, const Votes& votes);
-// Waits for what is under way.
+// Waits for a save that is under way.
 void finish_saving(TrainingRun& run);
 
 }  // namespace train_gpt

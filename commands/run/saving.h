@@ -1,4 +1,4 @@
-// A folder with a run's state in it, written by all ranks: model.bin, optimizer.bin, and what says that they are whole.
+// A folder with a run's state, written by all ranks: model.bin, optimizer.bin, and a seal that they are complete.
 #pragma once
 
 #include <cstdint>
@@ -23,31 +23,31 @@ struct Saving {
   bool moments = true;  // optimizer.bin, too
   int previous = 0;     // previous.bin, too: so many versions of the parameters
   bool update = false;  // update.bin, too
-  // For rank 0, when the files are on the disk: writes beside them, in `partial`, what names them.
+  // For rank 0, when the files are on the disk: writes into `partial` what seals them, such as a manifest.
   std::function<void(const std::string& partial, const std::vector<CheckpointManifest::File>& files)> seal;
-  // For rank 0, when the folder has its name.
+  // For rank 0, after the folder has its name.
   std::function<void()> afterwards = [] {};
-  std::string told;  // to people, when all is done
+  std::string told;  // to people, after all is done
 };
 
-// Writes `folder` beside its name, from which it follows when all is there. Collective. Errors: std::runtime_error
+// Writes the folder as `folder`.partial and renames it when it is complete. Collective. Errors: std::runtime_error
 // naming the file.
 void save(Trainer& trainer, Communicator& world, const ModelConfig& model, const Saving& saving);
 
-// The steps of it, for who takes them one by one.
+// The stages of save(), for callers that take them one by one (background_saving.h).
 struct SavedFile {
   std::string name;
   std::int64_t bytes = 0;
   std::vector<std::uint64_t> hashes;  // of the blocks that this rank read
 };
-// The files of it, with their sizes.
+// The files to be written, with their sizes.
 std::vector<SavedFile> files_of(const Saving& saving, const ModelConfig& model);
-// Reads this rank's share of the file at `path`. Throws std::runtime_error where it cannot be read, or has another
-// size.
+// Reads this rank's share of the file at `path` back from the disk. Throws std::runtime_error if the file cannot be
+// read or has another size.
 void read_back(SavedFile& file, const std::string& path, int rank, int ranks);
-// Collective: what the manifest says of them.
+// Size and checksum of each file, for the manifest. Collective.
 std::vector<CheckpointManifest::File> checksums_of(Communicator& world, const std::vector<SavedFile>& files);
-// For rank 0: seals it, and gives it its name.
+// For rank 0: seals the folder and gives it its name.
 void complete(const Saving& saving, const std::vector<CheckpointManifest::File>& files);
 
 }  // namespace train_gpt

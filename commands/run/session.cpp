@@ -16,6 +16,7 @@
 
 #include "commands/cli/wording.h"
 #include "commands/run/launch.h"
+#include "commands/run/setup.h"
 #include "kernels/cpu/product_speed.h"
 #include "pipeline/draw/markup.h"
 #include "pipeline/train/state_file.h"
@@ -43,7 +44,7 @@ int allowed_cores() {
 int thread_count(const Options& options, const HostPlace& place, int cores) {
   if (options.run.threads > 0) return options.run.threads;
   if (const char* wanted = std::getenv("OMP_NUM_THREADS")) {
-    // OpenMP's own form: one number per level of nesting, of which the first is meant.
+    // OpenMP's own form has one number per level of nesting; the first counts.
     const std::string first = std::string(wanted).substr(0, std::string(wanted).find(','));
     int threads = 0;
     const auto [stop, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
@@ -97,7 +98,7 @@ std::string speed_line(const cpu::ProductSpeed& speed) {
   return line;
 }
 
-// Why some rank of the job sees no GPU; empty: every rank sees one. Collective.
+// The reason why some rank of the job sees no GPU; empty: every rank sees one. Collective.
 std::string why_no_gpus(Communicator& world) {
 #if defined(TRAIN_GPT_CUDA)
   const GpuCount mine = count_gpus();
@@ -121,11 +122,11 @@ bool may_use_gpus(const Options& options) {
   return options.device.device == DeviceKind::automatic || options.device.device == DeviceKind::cuda;
 }
 
-// Physical memory, or the limit of a container where that is lower.
+// Physical memory, or the limit of a container if that is lower.
 std::int64_t usable_host_memory() {
   std::int64_t bytes = std::int64_t{std::max(0L, sysconf(_SC_PHYS_PAGES))} * sysconf(_SC_PAGESIZE);
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::int64_t limit = 0;  // stays 0 where the file says "max"
+    std::int64_t limit = 0;  // stays 0 if the file says "max"
     if (std::ifstream(path) >> limit && limit > 0) bytes = std::min(bytes, limit);
   }
   return bytes;
@@ -139,7 +140,7 @@ std::int64_t least_of_all(Communicator& world, std::int64_t bytes) {
   return static_cast<std::int64_t>(*std::min_element(all.begin(), all.end()));
 }
 
-// MPI's own words for it are many, and end the rank where it starts.
+// MPI reports it in many lines, and ends the rank at its start.
 void note_full_shared_memory() {
   constexpr double kOfARank = 8.0 * 1024 * 1024;
   struct statvfs shared = {};
@@ -180,9 +181,9 @@ Session::Session(const Options& options) : before_mpi_(options) {
     device_ = make_device(options.device, host_, everywhere_gpus, threads, world_->size());
     delays_ = parse_delays(options.testing.inject_delay);
     if (timed_) {
-      if (options.costs.costs.has_links())
-        delays_.link = [costs = options.costs.costs](int source, int destination, int ranks) {
-          const LinkCost link = link_cost(costs, ranks, source, destination);
+      if (options.costs.costs.has_links() || options.costs.cluster_given)
+        delays_.link = [options](int source, int destination, int ranks) {
+          const LinkCost link = link_cost(given_costs(options, ranks), ranks, source, destination);
           return DelaySpec::Link{link.latency, link.bandwidth};
         };
     }
@@ -202,7 +203,7 @@ Session::Session(const Options& options) : before_mpi_(options) {
       resources_ += "\nnote: more ranks than cores: they share cores, and measured bubbles include waiting for a core";
     }
   });
-  // Ranks that sum in different ways would make results depend on who computed what.
+  // If ranks summed in different ways, results would depend on the layout.
   agree([&] { return std::vector<Seen>{{"the arithmetic", to_string(device_->arithmetic())}}; });
   memory_of_host_ = usable_host_memory();
   if (!everywhere_gpus) {
@@ -224,7 +225,7 @@ void Session::order_ranks(int data_parallel, RankOrder order) {
   if (order != RankOrder::pipeline) world_ = world_->split(0, ordered(world_->rank()));
 }
 
-// Where the ranks compute on GPUs, tensors travel between those.
+// If the ranks compute on GPUs, tensors travel between those.
 void Session::connect_gpus() {
 #if defined(TRAIN_GPT_CUDA)
   if (!is_cuda(*device_)) return;
@@ -251,7 +252,7 @@ void Session::end_job(const std::exception& error) {
     std::fprintf(stderr, "train_gpt: error: rank %d: %s\n", world_->rank(), printable(error.what()).c_str());
     std::fflush(stderr);
   }
-  // The launcher drops what it has not passed on when a job is aborted.
+  // When a job is aborted the launcher drops output that it has not yet passed on.
   if (of_all_ranks) std::this_thread::sleep_for(is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
   world_->abort(1);
   std::abort();

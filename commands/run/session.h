@@ -18,7 +18,7 @@
 
 namespace train_gpt {
 
-// Thrown where another rank has already said what went wrong: end with this status, print nothing.
+// Thrown if another rank has already said what went wrong: end with this status and print nothing.
 struct QuietExit {
   int status = 1;
 };
@@ -30,32 +30,32 @@ class Session {
   Communicator& world() { return *world_; }
   Device& device() { return *device_; }
   const HostPlace& host() const { return host_; }
-  // Bytes of this host's memory that the job may use. 0 where it computes on GPUs.
+  // Bytes of this host's memory that the job may use; 0 if it computes on GPUs.
   std::int64_t host_memory() const { return host_memory_; }
-  // All of it, whatever computes.
+  // Bytes of this host's memory, whatever device computes.
   std::int64_t memory_of_host() const { return memory_of_host_; }
-  // Bytes that the plan of a rank may take, of its share of its host's memory or of its GPU's. The least of all ranks.
+  // Bytes that the plan of a rank may take of its share of its host's memory or of its GPU's; the least of all ranks.
   std::int64_t memory_per_rank() const { return memory_per_rank_; }
   bool on_gpus() const { return host_memory_ == 0; }
-  // Actions take the time that costs give them, and compute nothing.
+  // True on the timed device: actions take the time that costs give them, and compute nothing.
   bool is_timed() const { return timed_; }
   bool is_first() const { return world_->rank() == 0; }
-  // "2 ranks on this host x 1 thread = 2 of 2 cores ..."
   const DelaySpec& delays() const { return delays_; }
+  // "2 ranks on this host x 1 thread = 2 of 2 cores ..."
   const std::string& resources() const { return resources_; }
 
-  // FLOP/s of all GPUs of the job, taken to be of this rank's kind; nothing for the cpu and for unknown cards.
+  // FLOP/s of all GPUs of the job, assumed to be like this rank's; empty for the cpu and for unknown cards.
   std::optional<double> peak_flops() const { return peak_flops_; }
-  // FLOP/s that matrix products reach on all threads of this rank's cpu device, in the cache; nothing for others.
+  // FLOP/s that matrix products in the cache reach on all threads of this rank's cpu device; empty for other devices.
   std::optional<double> product_flops() const { return product_flops_; }
 
   // Runs `setup` on every rank; it must not communicate. If it throws std::invalid_argument or std::runtime_error on
   // any rank, rank 0 throws the message of the lowest such rank and all others QuietExit: one message, all ranks end.
   void together(const std::function<void()>& setup);
-  // Compares what `look` returns on every rank: likewise, naming rank, host and what differs.
+  // Compares what `look` returns on all ranks; throws in the same way, naming rank, host and what differs.
   void agree(const std::function<std::vector<Seen>()>& look);
-  // Within the catch of `error`: prints it and ends the whole job, or, where all ranks have agreed to end, throws it
-  // on.
+  // To be called where `error` is caught: prints it and ends the whole job or, if all ranks have agreed to end,
+  // rethrows it.
   [[noreturn]] void end_job(const std::exception& error);
 
  private:
@@ -81,17 +81,17 @@ class Session {
   std::string resources_;
   std::optional<double> peak_flops_;
   std::optional<double> product_flops_;
-  bool agreed_ = false;  // to end
+  bool agreed_ = false;  // all ranks have, to end
 };
 
-// For a rank whose start failed before it could become part of a session, while others may wait for it there: one
-// message of all ranks. Returns the exit status.
+// For a rank whose start failed before it could join a session in which others may wait for it: prints one message for
+// all ranks. Returns the exit status.
 int fail_together(const std::string& message, int status);
 
-// Device::workspace_bytes of a device that need not be here: for plans.
+// Device::workspace_bytes of a device that this machine need not have: for plans.
 std::int64_t planned_workspace_bytes(DeviceKind device, Precision precision, int threads, const ModelConfig& model,
                                      const BatchShape& batch);
-// Device::head_chunks, likewise.
+// Device::head_chunks of such a device.
 HeadChunks planned_head_chunks(DeviceKind device);
 
 }  // namespace train_gpt

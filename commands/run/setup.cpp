@@ -21,8 +21,8 @@
 namespace train_gpt {
 namespace {
 
-// The vocabulary in the token file's manifest. Plans, profiles and the timed device need no tokens: they do without the
-// default file.
+// The vocabulary in the token file's manifest. Plans, profiles and the timed device need no tokens: the default file
+// may be missing.
 std::optional<std::int64_t> vocab_of_data(const Options& options) {
   const std::string& files = options.data.train_data;
   if (files == kDemoTrainData && !std::filesystem::exists(files)) return std::nullopt;
@@ -148,6 +148,11 @@ ChoiceRequest choice_request(const Options& options, const PlanRequest& base, st
                                                                            : ChoiceRequest::Recompute::none;
   request.recompute_counts = recompute.units;
   request.memory_limit = options.pipeline.memory_limit;
+  request.memory_limits = options.pipeline.memory_limits;
+  if (const std::size_t limits = request.memory_limits.size(); limits > 0 && limits != static_cast<std::size_t>(p)) {
+    throw std::invalid_argument("--memory-limit: " + std::to_string(limits) +
+                                " values; give 1 or one for each rank of the pipeline (" + std::to_string(p) + ")");
+  }
   return request;
 }
 
@@ -157,7 +162,9 @@ constexpr const char* kNeedLess =
 
 void check_memory_limit(const Plan& plan, const ChoiceRequest& request, std::int64_t limit) {
   if (limit <= 0) return;
+  const bool differ = !request.memory_limits.empty();
   for (const RankPlan& rank : plan.ranks) {
+    if (differ) limit = request.limit_of(static_cast<std::size_t>(rank.rank));
     if (rank.total_bytes() <= limit) continue;
     throw std::invalid_argument("--memory-limit " + std::to_string(limit) + " (" + format_bytes(limit) + "): rank " +
                                 std::to_string(rank.rank) + " needs " + std::to_string(rank.total_bytes()) +
@@ -218,6 +225,22 @@ int gradient_buffers(const Options& options, const PlanRequest& request) {
   if (stashes_weights(request.schedule.name)) return 1;
   const bool waits = options.optimizer.grad_clip > 0 || request.batch.replicas > 1 || options.run.max_skipped > 0;
   return waits || (request.model.tied && request.schedule.ranks > 1) ? 2 : 1;
+}
+
+Costs given_costs(const Options& options, int ranks) {
+  Costs costs = options.costs.costs;
+  if (options.costs.cluster_given) {
+    set_links(costs, options.costs.cluster, {ranks, options.batch.data_parallel, options.batch.rank_order});
+  }
+  return costs;
+}
+
+std::vector<LinkCost> replica_links(const Options& options, int ranks) {
+  std::vector<LinkCost> links;
+  if (!options.costs.cluster_given || options.batch.data_parallel == 1) return links;
+  const Grid grid{ranks, options.batch.data_parallel, options.batch.rank_order};
+  for (int r = 0; r < ranks; ++r) links.push_back(replica_link(options.costs.cluster, grid, r));
+  return links;
 }
 
 PlanRequest plan_request(const Options& options, const ModelConfig& model, const std::optional<Schedule>& schedule,

@@ -13,7 +13,7 @@ std::optional<double> score(const std::deque<double>& before, double value) {
   const double mean = std::accumulate(before.begin(), before.end(), 0.0) / n;
   double squares = 0;
   for (const double one : before) squares += (one - mean) * (one - mean);
-  // Values that hardly differ at all would make anything a spike.
+  // If the values hardly differ, any change would be a spike.
   const double deviation = std::max(std::sqrt(squares / n), 1e-3 * std::abs(mean));
   return deviation > 0 ? (value - mean) / deviation : 0.0;
 }

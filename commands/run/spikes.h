@@ -1,4 +1,4 @@
-// Sudden rises of loss or gradient norm, by how many standard deviations they are away from the steps before.
+// Sudden rises of loss or gradient norm, in standard deviations from the steps before.
 #pragma once
 
 #include <deque>
@@ -8,16 +8,16 @@ namespace train_gpt {
 
 class SpikeDetector {
  public:
-  static constexpr std::size_t kWindow = 100;  // steps that a new one is compared with
-  static constexpr std::size_t kLeast = 20;    // fewer say nothing
+  static constexpr std::size_t kWindow = 100;  // how many earlier steps a new one is compared with
+  static constexpr std::size_t kLeast = 20;    // with fewer there is no score
   static constexpr double kSpike = 6;          // standard deviations above the mean
 
   struct Scores {
-    std::optional<double> loss;  // z = (x - mean) / standard deviation; nothing: too few steps so far
+    std::optional<double> loss;  // z = (x - mean) / standard deviation; empty: too few steps so far
     std::optional<double> norm;
     bool spike = false;
   };
-  // Spikes do not count as usual steps, unless they go on for kLeast steps: then they are the usual.
+  // Spikes do not count as usual steps, unless they last for kLeast steps.
   Scores add(double loss, double norm);
 
  private:

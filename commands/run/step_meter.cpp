@@ -23,7 +23,7 @@ StepMeter::StepMeter(TrainingRun& run)
       steady_(run.flushless() ? kSteadyKept : 0),
       one_host_(run.session.host().ranks == run.session.world().size()) {}
 
-// When is decided by what all ranks know alike.
+// All ranks decide when from what they know alike.
 void StepMeter::align_clocks() {
   if (run_.trainer->flowing()) return;  // it would empty the pipe
   constexpr double kEveryMs = 5000;
@@ -73,7 +73,7 @@ StepReport StepMeter::report(std::int64_t step, const StepResult& result) {
   return report;
 }
 
-// The cost of a step's marks and of copying them, as a fraction of the time of all steps.
+// The time for steps' marks and for copying them, as a fraction of the time of all steps.
 double StepMeter::measuring_share() const {
   constexpr int kMarks = 64;
   const double begin = monotonic_seconds();
@@ -83,7 +83,7 @@ double StepMeter::measuring_share() const {
   return (keeping_ms_ + static_cast<double>(marks) * mark_ms * static_cast<double>(steps_taken_)) / steps_ms_;
 }
 
-// Medians: a step as they usually are, disturbances left out.
+// Medians: a usual step, without disturbances.
 SteadySteps StepMeter::steady_steps() const {
   const auto kept = std::min<std::size_t>(static_cast<std::size_t>(steady_count_), kSteadyKept);
   const auto median = [&](const auto& number_of) {

@@ -1,4 +1,4 @@
-// Measurements of a run's steps: the line of each step, and at the end where the time of a usual one went.
+// Measurements of a run's steps: the line of each step, and at the end the parts of a usual step's time.
 #pragma once
 
 #include "commands/run/log.h"
@@ -10,7 +10,7 @@
 
 namespace train_gpt {
 
-// Share of `peak_flops` (per second, of all devices together) that training on so many tokens in so many milliseconds
+// Share of `peak_flops` (per second, of all devices together) that training on `tokens` tokens in `ms` milliseconds
 // takes.
 double model_flops_utilisation(const ModelConfig& model, std::int64_t seq_len, std::int64_t tokens, double ms,
                                double peak_flops);
@@ -19,12 +19,12 @@ class StepMeter {
  public:
   explicit StepMeter(TrainingRun& run);  // allocates all that it will need; outlived by `run`
 
-  // Before a step. Hosts count time from different moments, and drift: every few seconds their clocks are compared.
+  // Before a step. The hosts' clocks begin at different moments, and drift: compares them every few seconds.
   // Collective.
   void align_clocks();
-  // Likewise: hands records of steps on to rank 0. Collective.
+  // Before a step: hands records of steps to rank 0. Collective.
   void hand_on_records();
-  // After it.
+  // After a step.
   StepReport report(std::int64_t step, const StepResult& result);
   // At the end: the table, --svg, --trace, report.html. Collective.
   void show_results();
@@ -44,7 +44,7 @@ class StepMeter {
   };
   std::vector<Steady> steady_;  // of the last steps with a full pipe, a ring
   std::int64_t steady_count_ = 0;
-  double keeping_ms_ = 0;  // copying what was measured into the records, all steps together
+  double keeping_ms_ = 0;  // spent on copying measurements into the records, in all steps together
   double steps_ms_ = 0;
   std::int64_t steps_taken_ = 0;
   bool one_host_ = true;        // all ranks of the job run on this host

@@ -18,10 +18,10 @@ constexpr std::size_t kCheckpoint = kTime + 2;
 static_assert(kCheckpoint < kFolderIsLost);
 
 constexpr const char* kFolderIsGone = "the removal of its folder";
-constexpr double kJobReserveSeconds = 60;        // for the model file, and whatever the batch system's clock does
-constexpr double kLargestShareOfWriting = 0.02;  // of the time
+constexpr double kJobReserveSeconds = 60;        // for the model file and errors of the batch system's clock
+constexpr double kLargestShareOfWriting = 0.02;  // of the run's time
 
-// SLURM_JOB_END_TIME, seconds since 1970, as a time of a clock that says `now_there`; 0 if it is not set.
+// SLURM_JOB_END_TIME, seconds since 1970, on a clock that now shows `now_there`; 0 if it is not set.
 double end_of_job(double now_there) {
   const char* text = std::getenv("SLURM_JOB_END_TIME");
   if (text == nullptr) return 0;
@@ -47,7 +47,7 @@ Stopping::Stopping(const RunOptions& run, bool first, double begun, std::functio
 Votes Stopping::votes() const {
   Votes votes{};
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) votes[i] = stop_request() == kStopSignals[i] ? 1 : 0;
-  if (!first_) return votes;  // clocks and files are looked at by one rank
+  if (!first_) return votes;  // one rank alone looks at clocks and files
   const double last_moment = seconds_() + 2 * (step_seconds_ + checkpoint_seconds_);
   votes[kTime] = run_.time_limit > 0 && last_moment > begun_ + run_.time_limit ? 1 : 0;
   votes[kJobEnd] = job_ends_ != 0 && last_moment > job_ends_ - kJobReserveSeconds ? 1 : 0;

@@ -1,6 +1,6 @@
-// When a run stops before its last step and when it writes a checkpoint: what signals, --time-limit, the batch system,
-// `train_gpt checkpoint DIR` and --checkpoint-every ask for. Each rank gives its votes with the report of a step and
-// learns the sums, so all ranks agree without a message of their own.
+// Decides when a run stops before its last step and when it writes a checkpoint, as signals, --time-limit, the batch
+// system, `train_gpt checkpoint DIR` and --checkpoint-every request. Each rank gives its votes with the report of a
+// step and gets the sums, so all ranks agree without a further message.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@
 
 namespace train_gpt {
 
-// Exit status of a run that was stopped and has left what it can go on from (EX_TEMPFAIL of sysexits.h: try again).
+// Exit status of a run that was stopped and can be resumed (EX_TEMPFAIL of sysexits.h: try again).
 inline constexpr int kStopped = 75;
 
-// Places in Votes that others fill: the rank is ready for the next stage of a save (background_saving.h), and the run's
-// folder is gone (RunFolder::is_lost).
+// Votes that others set: the rank is ready for the next stage of a save (background_saving.h), and the run's folder is
+// gone (RunFolder::is_lost).
 inline constexpr std::size_t kSavingIsReady = kVotes - 1;
 inline constexpr std::size_t kFolderIsLost = kVotes - 2;
 
 class Stopping {
  public:
-  // begun: seconds() when the program started; `seconds` is a clock that only goes forward, a test puts its own in.
-  // Throws std::invalid_argument if SLURM_JOB_END_TIME is no time.
+  // begun: seconds() when the program started; `seconds` is a clock that never goes back, which tests replace. Throws
+  // std::invalid_argument if SLURM_JOB_END_TIME is no time.
   Stopping(const RunOptions& run, bool first, double begun, std::function<double()> seconds = monotonic_seconds);
 
   // At the end of a step.
@@ -32,16 +32,16 @@ class Stopping {
   struct Verdict {
     std::string stop;  // why; empty: go on
     bool checkpoint = false;
-    bool folder_is_gone = false;  // why it is to stop
+    bool folder_is_gone = false;  // the reason to stop
     bool folder_is_lost = false;  // since the step before
   };
-  // `earlier`: what it was stopped by already.
+  // `earlier`: the reason of an earlier stop request.
   Verdict read(const Votes& sums, const std::string& earlier) const;
 
-  // The clock for time limits and for the pace of checkpoints.
+  // Durations for time limits and for the pace of checkpoints.
   void step_took(double seconds) { step_seconds_ = seconds; }
   void checkpoint_begins();
-  // `still`: seconds that training stood still for it, or would have without the copy; `whole`: until it was there.
+  // `still`: seconds that training waited for it, or would have without the copy; `whole`: until it was complete.
   void checkpoint_took(double still, double whole);
 
  private:
@@ -54,7 +54,7 @@ class Stopping {
   double job_ends_ = 0;  // on that clock; 0: no known end
   double step_seconds_ = 0;
   double still_seconds_ = 0;       // of the last checkpoint
-  double checkpoint_seconds_ = 0;  // until it was there
+  double checkpoint_seconds_ = 0;  // until it was complete
   double last_checkpoint_;
 };
 

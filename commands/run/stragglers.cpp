@@ -51,7 +51,7 @@ std::string Stragglers::add(std::span<const RankTimes> times) {
   return line;
 }
 
-// The step as its pipeline runs it, and as it would if the rank were as its peers.
+// Compares the step of the rank's pipeline with one in which the rank is as fast as its peers.
 std::string Stragglers::told(std::size_t rank, const std::vector<double>& slowness, double usual) const {
   const std::size_t pipeline = planned_busy_.size(), first = rank / pipeline * pipeline;
   const auto step_ms = [&](bool as_peers) {

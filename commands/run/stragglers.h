@@ -1,4 +1,4 @@
-// Tells, while a run goes on, that a rank is slower than it should be, and what that costs the whole job.
+// Reports during a run that a rank is slower than planned, and what that costs the whole job.
 #pragma once
 
 #include <span>
@@ -16,9 +16,9 @@ class Stragglers {
   // ranks: of the job, pipelines one after the other. The schedule outlives this.
   Stragglers(const Schedule& schedule, StageCosts planned, int ranks);
 
-  // After every step, the times of all ranks of the job. A line, once for each rank, when it was slower than the median
-  // of its peers by 15% or more for 20 steps in a row; slow is what a rank's actions took over what was planned. Empty:
-  // nothing is to be told.
+  // Takes the times of all ranks of the job after every step. Returns a line, once for each rank, when it was slower
+  // than the median of its peers by 15% or more for 20 steps in a row; slowness is the time of a rank's actions over
+  // the planned time. Empty: nothing to report.
   std::string add(std::span<const RankTimes> times);
 
  private:

@@ -1,4 +1,4 @@
-// A text of rank 0, on all ranks.
+// Gives all ranks a text of rank 0.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace train_gpt {
 
-// Collective. What the other ranks give is ignored.
+// Collective. The texts of other ranks are ignored.
 std::string told_by_first(Communicator& world, std::string text);
 
 }  // namespace train_gpt

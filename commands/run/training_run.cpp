@@ -35,7 +35,7 @@ void read_batch(Batch& batch, const TrainingRun& run, std::int64_t step) {
       [&](std::int32_t* out, std::int64_t row) { data.read_targets(out, order.window(step, row)); });
 }
 
-// Bytes of text that the first `windows` windows ask a model for, per target.
+// Bytes of text per target of the first `windows` windows.
 double bytes_per_target(const TokenDataset& data, std::int64_t windows, const Tokenizer& tokenizer) {
   const std::vector<std::int32_t> lengths = tokenizer.byte_lengths();
   std::vector<std::int32_t> ids(static_cast<std::size_t>(data.seq_len()));
@@ -49,7 +49,7 @@ double bytes_per_target(const TokenDataset& data, std::int64_t windows, const To
   return static_cast<double>(bytes) / static_cast<double>(windows * data.seq_len());
 }
 
-// The loss in bits over the bytes of the same text: what models of different tokenizers can be compared by.
+// The loss in bits per byte of text, by which models with different tokenizers can be compared.
 std::optional<double> bits_per_byte(const TrainingRun& run, double loss) {
   if (!run.inputs.tokenizer) return std::nullopt;
   const std::int64_t windows = run.inputs.val_batches * run.plan.request.batch.step_rows();
@@ -101,7 +101,7 @@ MultipleChoiceResult answer(TrainingRun& run, std::int64_t step) {
 
 double validate_and_keep_best(TrainingRun& run, std::int64_t step) {
   const double loss = validate(run, step);
-  if (step > 0 && run.best->is_better(loss)) {  // what it began with is no result
+  if (step > 0 && run.best->is_better(loss)) {  // the initial model is no result
     save_best(run, step, loss, /*goes_on=*/step < run.options.run.steps);
   }
   return loss;
@@ -115,8 +115,8 @@ void save_model(TrainingRun& run) {
   run.log->text("model written to " + path);
 }
 
-// Asked to stop, by `why`: what was measured is shown, and the model is written as it is; there is no end event of a
-// run that is not over.
+// Ends a run that `why` asked to stop: shows its measurements and writes the model as it is, without an end event,
+// since the run is not over.
 void end_early(TrainingRun& run, StepMeter& meter, std::int64_t steps_taken, const std::string& why) {
   meter.show_results();
   save_model(run);
@@ -142,7 +142,7 @@ void end(TrainingRun& run, StepMeter& meter, double last_loss, std::int64_t redo
   run.state->finish();
 }
 
-// Whatever has its folder's name now is not this run's.
+// A folder that has its name now is not this run's.
 bool has_no_folder(const TrainingRun& run) { return run.inputs.folder != nullptr && run.inputs.folder->is_lost(); }
 
 void log_failure(TrainingRun& run, const std::string& message) {
@@ -163,8 +163,8 @@ int lost_folder(TrainingRun& run) {
   return 1;
 }
 
-// Ranks often fail of one cause at once - a disk that is full, a file that was cut off - each at a file of its own. The
-// lowest of them says so for all.
+// Ranks often fail at once by one cause - a full disk, a file that was cut off - each at another file. The lowest of
+// them reports it for all.
 bool lower_rank_says_why(const TrainingRun& run) {
   if (run.session.is_first()) return false;
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -175,7 +175,7 @@ bool lower_rank_says_why(const TrainingRun& run) {
   return false;
 }
 
-// A checkpoint that failed half way is no use to anybody, and may fill the disk.
+// A checkpoint that failed half way is useless, and may fill the disk.
 void remove_half_written(const TrainingRun& run) {
   try {
     if (has_no_folder(run)) return;
@@ -184,14 +184,14 @@ void remove_half_written(const TrainingRun& run) {
   }
 }
 
-// For the end of an error's message: what can be gone on from.
+// The end of an error message: the checkpoint from which to go on.
 std::string newest_named(const TrainingRun& run) {
   if (has_no_folder(run)) return "";
   const std::string newest = newest_checkpoint(run.options.run.output);
   return newest.empty() ? "" : printable(". The newest complete checkpoint is " + newest);
 }
 
-// Within a catch.
+// To be called within a catch.
 [[noreturn]] void end_job(TrainingRun& run) {
   const std::string who = "rank " + std::to_string(run.session.world().rank());
   try {
@@ -201,7 +201,7 @@ std::string newest_named(const TrainingRun& run) {
     std::fprintf(stderr, "train_gpt: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
     log_failure(run, failure.what());
     std::fflush(stderr);
-    // The launcher drops what it has not passed on when a job is aborted: what the rank that failed has to say.
+    // When a job is aborted the launcher drops output not yet passed on, such as the failed rank's message.
     std::this_thread::sleep_for(std::chrono::seconds(1));
   } catch (const NotFinite& failure) {  // of all ranks: the first says so and ends the job
     finish_saving(run);
@@ -212,7 +212,7 @@ std::string newest_named(const TrainingRun& run) {
     }
     // The launcher drops what it has not passed on when a job is aborted.
     std::this_thread::sleep_for(run.session.is_first() ? std::chrono::seconds(1) : std::chrono::seconds(20));
-  } catch (const LauncherGone& failure) {  // nor does anybody serve MPI_Abort
+  } catch (const LauncherGone& failure) {  // and nothing serves MPI_Abort
     std::fprintf(stderr, "train_gpt: error: %s: %s\n", who.c_str(), printable(failure.what()).c_str());
     log_failure(run, failure.what());
     std::fflush(stderr);
@@ -233,7 +233,7 @@ std::string newest_named(const TrainingRun& run) {
   std::abort();
 }
 
-// Tells once that the loss of the validation data has risen three times in a row.
+// Notices, once, that the validation loss has risen three times in a row.
 class RisingLoss {
  public:
   bool notices(double loss) {
@@ -289,7 +289,7 @@ int train(TrainingRun& run) try {
     if (samples(step)) show_sample(run, step);
     const bool last = step + 1 == wanted.steps || !verdict.stop.empty();
     const bool saves = last || verdict.checkpoint || due(wanted.checkpoint_every, step + 1);
-    // The next step follows immediately, so that an optimistic one may begin it, or the pipe stays full.
+    // True if the next step follows immediately, so that an optimistic step may begin it, or the pipe stays full.
     const bool goes_ahead = (run.optimistic() || run.flushless()) && !last && !saves && !validates(step + 1) &&
                             !samples(step + 1) && !answers(step + 1);
 
@@ -305,7 +305,8 @@ int train(TrainingRun& run) try {
       take(step, run.trainer->step(step, batch, goes_ahead ? &next : nullptr));
     }
     run.state->set_stepping(false);
-    // An optimistic step may have begun the next one, and so has one that keeps the pipe full: it is then the last.
+    // An optimistic step may have begun the next one, and a step that keeps the pipe full has: the next one is then the
+    // last.
     const bool ends = last || (!verdict.stop.empty() && !goes_ahead);
     if (run.computes() && (saves || ends || (verdict.checkpoint && !goes_ahead))) {
       save_checkpoint(run, step + 1, loss, /*goes_on=*/!ends);

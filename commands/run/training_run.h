@@ -1,4 +1,4 @@
-// One rank's part in a run: made from inputs and plan, then ready to step.
+// One rank's part in a run, made from inputs and plan and ready to step.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@
 namespace train_gpt {
 
 struct TrainingRun {
-  // Allocates all memory, opens the log, fills the parameters (--resume, --init, or random), and says what is
-  // predicted. The referenced objects outlive the run. Collective; throws as Session::together.
-  // begun: monotonic_seconds() when the program started.
+  // Allocates all memory, opens the log, fills the parameters (--resume, --init, or random), and prints the prediction.
+  // The referenced objects outlive the run. Collective; throws as Session::together. begun: monotonic_seconds() when
+  // the program started.
   TrainingRun(Session& session, const Options& options, RunInputs& inputs, const RunPlan& decided, double begun);
 
   bool computes() const { return plan.request.computes; }
@@ -37,15 +37,15 @@ struct TrainingRun {
   std::unique_ptr<Watchdog> watchdog;
   std::optional<BestModel> best;  // of a run that trains and validates
   std::unique_ptr<StateCopy> copy;
-  std::unique_ptr<BackgroundSaving> background;  // null: training waits for what is written (run_saves.h)
+  std::unique_ptr<BackgroundSaving> background;  // null: training waits for saves (run_saves.h)
   struct {
     bool is_checkpoint = false;
     double since = 0;  // monotonic_seconds()
-    double still = 0;  // seconds that training stood still for it
-  } under_way;         // of `background`
+    double still = 0;  // seconds that training waited for it
+  } under_way;         // the save of `background`
   Stopping stopping;
-  StageCosts planned;    // what the stages cost in place
-  Simulation predicted;  // by that
+  StageCosts planned;    // measured costs of the stages
+  Simulation predicted;  // from these costs
 
  private:
   RunStart start_facts() const;
@@ -54,9 +54,9 @@ struct TrainingRun {
   void predict();
 };
 
-// Takes the steps of the run, and leaves model, checkpoints and what was measured. A failure of this rank is told to
-// the others and ends the whole job: whoever fails first says why, the others say where they were. Returns the exit
-// status: kStopped where it ended before its last step, with a checkpoint.
+// Takes the steps of the run, and leaves model, checkpoints and measurements. A failure of this rank ends the whole
+// job: the rank that fails first says why, the others say where they were. Returns the exit status: kStopped if the run
+// ended before its last step, with a checkpoint.
 int train(TrainingRun& run);
 // Mean loss over --val-batches batches of the validation data, logged. Fails as train.
 int evaluate(TrainingRun& run);

@@ -16,7 +16,7 @@
 namespace train_gpt {
 namespace {
 
-// Scales operation counts by the speed that matrix products have here. Returns the milliseconds of a micro-batch.
+// Scales operation counts by the speed of matrix products here. Returns the milliseconds of a micro-batch.
 double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flops_per_second) {
   const auto flops =
       static_cast<double>(flops_per_token(request.model, request.batch.seq_len) * request.batch.micro_batch_tokens());
@@ -30,8 +30,8 @@ double scale_to_speed(StageCosts& costs, const PlanRequest& request, double flop
   return sum * factor;
 }
 
-// The costs of a rank on its own decide nothing. Where a micro-batch takes longer than this they are not measured
-// either; below it measuring is over at once, and small products are far from the speed of large ones.
+// The costs of a single rank decide nothing. Those of a micro-batch that takes longer than this are not measured; below
+// it measuring is quick, and small products are far from the speed of large ones.
 constexpr double kNotMeasuredFromMs = 100;
 
 }  // namespace
@@ -153,7 +153,7 @@ void TrainingRun::predict() {
     planned.weight = measured.weight;
   }
   predicted = simulate_step(decided.schedule(), planned);
-  // The uniform cut was compared by the costs of single units; what stages cost in place scales both alike.
+  // The uniform cut was compared by the costs of single units; the measured costs of stages scale both alike.
   std::optional<double> uniform = decided.choice.uniform_makespan;
   if (uniform && decided.choice.predicted.makespan > 0)
     *uniform *= predicted.makespan / decided.choice.predicted.makespan;

@@ -14,7 +14,7 @@ namespace train_gpt {
 namespace {
 
 struct Attempt {
-  std::string options;  // that are to be given
+  std::string options;  // to be given
   ChoiceRequest request;
 };
 
@@ -23,13 +23,16 @@ bool is_named(const Schedule& schedule) {
   return is_flushless(schedule.name) || std::find(names.begin(), names.end(), schedule.name) != names.end();
 }
 
-// The same with other sizes. Throws std::invalid_argument where the schedule does not exist for them.
+// The request with other sizes. Throws std::invalid_argument if the schedule does not exist for them.
 ChoiceRequest resized(const ChoiceRequest& request, int ranks, std::int64_t rows, int micro_batches) {
   ChoiceRequest other = request;
   other.ranks = ranks;
   other.base.batch.rows = rows;
   other.base.batch.micro_batches = micro_batches;
-  if (ranks != request.ranks) other.costs.slowness.clear();
+  if (ranks != request.ranks) {
+    other.costs.slowness.clear();
+    other.memory_limits.clear();
+  }
   if (!request.schedule) return other;
   const Schedule& schedule = *request.schedule;
   if (!is_named(schedule)) throw std::invalid_argument("its schedule is for other sizes");
@@ -49,7 +52,16 @@ ChoiceRequest resized(const ChoiceRequest& request, int ranks, std::int64_t rows
   return other;
 }
 
-// As it is, and with less memory by recomputation, by another schedule, by both.
+// No plan of these ranks fits: together they hold every parameter once, whatever is recomputed or shared out.
+bool is_hopeless(const ChoiceRequest& request) {
+  if (!request.base.computes) return false;  // no parameters are kept
+  const double ranks = static_cast<double>(request.ranks) * request.base.batch.replicas;
+  std::int64_t most = request.memory_limit;
+  for (const std::int64_t limit : request.memory_limits) most = std::max(most, limit);
+  return 4.0 * static_cast<double>(parameter_count(request.base.model)) > ranks * static_cast<double>(most);
+}
+
+// The request as it is, and with less memory by recomputation, by another schedule, by both.
 std::vector<Attempt> with_less_kept(const std::string& options, ChoiceRequest request) {
   if (request.cut == ChoiceRequest::Cut::list) request.cut = ChoiceRequest::Cut::measured;
   if (request.recompute == ChoiceRequest::Recompute::list) request.recompute = ChoiceRequest::Recompute::none;
@@ -79,6 +91,7 @@ std::string what_fits(const ChoiceRequest& refused) {
   const BatchShape& batch = request.base.batch;
   const auto first_that_fits = [](const std::vector<Attempt>& attempts) -> std::string {
     for (const Attempt& attempt : attempts) {
+      if (is_hopeless(attempt.request)) continue;
       try {
         const Choice choice = choose(attempt.request);
         if (!choice.fits) continue;

@@ -1,7 +1,7 @@
 // Causal self-attention in blocks (FlashAttention: Dao et al. 2022, Dao 2023; online softmax: Milakov and Gimelshein
 // 2018). A T x T matrix never exists: scratch holds one block of scores.
 //
-//   forward   one task per (row of the batch, head, block of 64 queries), over blocks of keys up to the diagonal
+//   forward   one task per (row of the batch, head, block of queries), over blocks of keys up to the diagonal
 //   backward  one task per (row of the batch, head), over blocks of keys and, within, blocks of queries from the
 //             diagonal on: dq, dk and dv are summed by one thread, always in this order
 #include <algorithm>
@@ -16,19 +16,21 @@
 namespace train_gpt::cpu {
 namespace {
 
-// The short side lies on the diagonal, where a block is half wasted; the long side makes the products long.
+// Keys come in blocks of the long side in the forward, of the short side in the backward; that decides the bits.
+// Queries come in blocks of the long side, for which keys and values are packed once; where the threads would run out
+// of tasks, in blocks of the short one. Of a block on the diagonal only the triangle is computed (`Triangle`).
 constexpr std::int64_t kShort = 64;
 constexpr std::int64_t kLong = 256;
 
 constexpr std::int64_t round_up(std::int64_t n) { return (n + 63) / 64 * 64; }
 
-// Layout of the scratch memory for T positions: in the forward, scores of a short side of queries, rows apart by the
-// long side; in the backward, two blocks (long side of queries, short side of keys), then a number per position.
+// Layout of the scratch memory for T positions: in the forward, scores of a long side of queries and of keys; in the
+// backward, two blocks (long side of queries, short side of keys), then a number per position. Rows are whole vectors.
 struct ScratchShape {
   explicit ScratchShape(std::int64_t T)
-      : forward_rows(std::min(kShort, T)),
+      : forward_rows(std::min(kLong, T)),
         forward_stride(std::min(kLong, round_up(T))),
-        backward_stride(std::min(kShort, T)),
+        backward_stride(kShort),
         backward_block(round_up(std::min(kLong, T) * backward_stride)) {}
   std::int64_t forward_rows, forward_stride, backward_stride, backward_block;
 };
@@ -48,9 +50,12 @@ Head<Float> head_of(Float* qkv, std::int64_t b, std::int64_t h, std::int64_t T, 
 }
 
 struct OnlineSoftmax {
-  float largest[kShort];
-  float sum[kShort];
+  float largest[kLong];
+  float sum[kLong];
 };
+
+// Vectors end where a row of scores does: numbers beyond the n visible ones are computed as well, and then overwritten.
+constexpr std::int64_t whole_vectors(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Turns a row of n scores into exp(score - largest) and folds them into the running softmax of query i. Returns the
 // factor by which earlier sums shrink.
@@ -58,14 +63,14 @@ float fold_row(OnlineSoftmax& softmax, std::int64_t i, float* scores, std::int64
   const float largest = row_max(scores, n);
   const float before = softmax.largest[i];
   const float now = first ? largest : std::max(before, largest);
-  for (std::int64_t j = 0; j < n; ++j) scores[j] = exponential(scores[j] - now);
+  for (std::int64_t j = 0; j < whole_vectors(n); ++j) scores[j] = exponential(scores[j] - now);
   const float shrink = first ? 0.0F : exponential(before - now);
   softmax.sum[i] = (first ? 0.0F : softmax.sum[i] * shrink) + row_sum(scores, n);
   softmax.largest[i] = now;
   return shrink;
 }
 
-// For the queries [first_query, end), all within one block of kShort; out and lse begin with first_query's.
+// For the queries [first_query, end), all within one block of kLong; out and lse begin with first_query's.
 void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, float* lse, Head<const float> head,
                    std::int64_t first_query, std::int64_t end, std::int64_t T, std::int64_t C, std::int64_t hd) {
   const std::int64_t queries = end - first_query;
@@ -79,17 +84,18 @@ void forward_block(ThreadPool& pool, int worker, float* scratch, float* out, flo
     if (key > 0) pool.progress(worker);
     const std::int64_t keys = std::min(kLong, end - key);
     multiply(pool, worker, products, {.out = scores, .stride = stride, .scale = scale}, q,
-             {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd);
+             {head.k + key * 3 * C, 3 * C, true}, queries, keys, hd, {Triangle::Kind::wanted_below, first_query - key});
     for (std::int64_t i = 0; i < queries; ++i) {
       float* row = scores + i * stride;
       const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
       const float shrink = fold_row(softmax, i, row, visible, key == 0);
-      std::fill(row + visible, row + keys, 0.0F);
+      std::fill(row + visible, row + std::max(keys, whole_vectors(visible)), 0.0F);
       if (key == 0) continue;
       for (std::int64_t c = 0; c < hd; ++c) out[i * C + c] *= shrink;
     }
     multiply(pool, worker, products, {.out = out, .stride = C, .start = key > 0 ? out : nullptr},
-             {scores, stride, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys);
+             {scores, stride, false}, {head.v + key * 3 * C, 3 * C, false}, queries, hd, keys,
+             {Triangle::Kind::left_below, first_query - key});
   }
   for (std::int64_t i = 0; i < queries; ++i) {
     const float inverse = 1.0F / softmax.sum[i];
@@ -115,7 +121,8 @@ void softmax_backward_rows(float* p, float* ds, std::int64_t stride, const float
     float* ds_row = ds + i * stride;
     const std::int64_t visible = std::min(keys, first_query + i + 1 - key);
     const float normaliser = lse[first_query + i], shift = delta[first_query + i];
-    for (std::int64_t j = 0; j < visible; ++j) {
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < whole_vectors(visible); ++j) {
       p_row[j] = exponential(p_row[j] - normaliser);
       ds_row[j] = p_row[j] * (ds_row[j] - shift);
     }
@@ -144,8 +151,8 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
     delta[t] = sum_of_lanes(sums);
   }
   const auto product = [&](const Destination& to, Factor left, Factor right, std::int64_t rows, std::int64_t columns,
-                           std::int64_t depth) {
-    multiply(pool, worker, products, to, left, right, rows, columns, depth);
+                           std::int64_t depth, Triangle triangle) {
+    multiply(pool, worker, products, to, left, right, rows, columns, depth, triangle);
   };
   for (std::int64_t key = 0; key < T; key += kShort) {
     const std::int64_t keys = std::min(kShort, T - key);
@@ -154,16 +161,19 @@ void backward_head(ThreadPool& pool, int worker, float* scratch, const BackwardH
       pool.progress(worker);
       const std::int64_t queries = std::min(kLong, T - query);
       const Factor q{head.in.q + query * stride, stride, false}, dout{head.dout + query * C, C, false};
-      product({.out = p, .stride = width, .scale = scale}, q, {k.data, stride, true}, queries, keys, hd);
-      product({.out = ds, .stride = width}, dout, {v.data, stride, true}, queries, keys, hd);
+      const std::int64_t diagonal = query - key;
+      const Triangle wanted{Triangle::Kind::wanted_below, diagonal}, below{Triangle::Kind::left_below, diagonal},
+          above{Triangle::Kind::left_above, diagonal};
+      product({.out = p, .stride = width, .scale = scale}, q, {k.data, stride, true}, queries, keys, hd, wanted);
+      product({.out = ds, .stride = width}, dout, {v.data, stride, true}, queries, keys, hd, wanted);
       softmax_backward_rows(p, ds, width, head.lse, delta, query, queries, key, keys);
       const auto add = [&](float* out, float factor, bool again) {
         return Destination{.out = out, .stride = stride, .start = again ? out : nullptr, .scale = factor};
       };
       const bool again = query > key;
-      product(add(head.gradient.v + key * stride, 1, again), {p, width, true}, dout, keys, hd, queries);
-      product(add(head.gradient.k + key * stride, scale, again), {ds, width, true}, q, keys, hd, queries);
-      product(add(head.gradient.q + query * stride, scale, key > 0), {ds, width, false}, k, queries, hd, keys);
+      product(add(head.gradient.v + key * stride, 1, again), {p, width, true}, dout, keys, hd, queries, above);
+      product(add(head.gradient.k + key * stride, scale, again), {ds, width, true}, q, keys, hd, queries, above);
+      product(add(head.gradient.q + query * stride, scale, key > 0), {ds, width, false}, k, queries, hd, keys, below);
     }
   }
 }
@@ -179,13 +189,15 @@ void CpuDevice::attention_forward(void* out, float* lse, const void* qkv, std::i
                                   std::int64_t C, std::int64_t NH) {
   const Scratch scores = scratch(attention_scratch_floats(T));
   const std::int64_t hd = C / NH;
-  const std::int64_t blocks = (T + kShort - 1) / kShort;
+  const bool many = B * NH * ((T + kLong - 1) / kLong) >= 4 * pool_.threads();
+  const std::int64_t side = many ? kLong : kShort;
+  const std::int64_t blocks = (T + side - 1) / side;
   pool_.run(B * NH * blocks, [&](std::int64_t task, int worker) {
     const std::int64_t b = task / blocks / NH, h = task / blocks % NH;
-    const std::int64_t query = (blocks - 1 - task % blocks) * kShort;  // the longest first
+    const std::int64_t query = (blocks - 1 - task % blocks) * side;  // the longest first
     forward_block(pool_, worker, scores.of(worker), floats(out) + (b * T + query) * C + h * hd,
                   lse + (b * NH + h) * T + query, head_of(floats(qkv), b, h, T, C, hd), query,
-                  std::min(query + kShort, T), T, C, hd);
+                  std::min(query + side, T), T, C, hd);
   });
 }
 

@@ -286,24 +286,52 @@ class Ahead {
   std::int64_t next_columns_, rows_, depth_;
 };
 
+// The terms and columns that a block of rows needs of a product. By groups of twelve rows, whatever the vectors' width,
+// so that a sum of nothing but zeros has the same sign everywhere.
+struct Extent {
+  std::int64_t first_term, terms, columns;
+};
+
+Extent extent_of(const Triangle& triangle, std::int64_t row, std::int64_t columns, std::int64_t depth) {
+  constexpr std::int64_t kGroup = 12;
+  static_assert(kGroup % kTileRows == 0);
+  const std::int64_t first = row / kGroup * kGroup, end = first + kGroup + triangle.diagonal;
+  switch (triangle.kind) {
+    case Triangle::Kind::wanted_below:
+      return {0, depth, std::min(columns, end)};
+    case Triangle::Kind::left_below:
+      return {0, std::min(depth, end), columns};
+    case Triangle::Kind::left_above: {
+      const std::int64_t begin = std::clamp<std::int64_t>(first - triangle.diagonal, 0, depth);
+      return {begin, depth - begin, columns};
+    }
+    case Triangle::Kind::none:
+      break;
+  }
+  return {0, depth, columns};
+}
+
 // `turned`: what is computed is the transpose of what is wanted.
 void multiply_columns(const Buffers& buffers, const Destination& to, bool turned, Factor left, Factor right,
-                      const Ahead& ahead, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+                      const Ahead& ahead, const Triangle& triangle, std::int64_t rows, std::int64_t columns,
+                      std::int64_t depth) {
   (right.transposed ? pack_columns : pack_rows)(buffers.panels, right, columns, depth);
   Fetches fetches;
   std::int64_t tile = 0;
   for (std::int64_t i = 0; i < rows; i += kTileRows) {
     const std::int64_t height = std::min(kTileRows, rows - i);
     const Block block = block_at(buffers, left, i, rows, depth);
-    for (std::int64_t j = 0; j < columns; j += kTileColumns, ++tile) {
+    const Extent extent = extent_of(triangle, i, columns, depth);
+    const float* const data = block.data + extent.first_term * (left.transposed ? kTileRows : 1);
+    for (std::int64_t j = 0; j < extent.columns; j += kTileColumns, ++tile) {
       const std::int64_t width = std::min(kTileColumns, columns - j);
       const Destination corner_of_tile = turned ? corner(to, j, i) : corner(to, i, j);
       fetches.clear();
       fetches.add(corner_of_tile.out, to.stride, turned ? width : height, turned ? height : width);
       ahead.add_to(fetches, tile, i, j / kTileColumns);
       const bool whole = !turned && height == kTileRows && width == kTileColumns;
-      block.sum(buffers.sums, whole ? &corner_of_tile : nullptr, block.data, block.stride, buffers.panels + j * depth,
-                depth, fetches);
+      block.sum(buffers.sums, whole ? &corner_of_tile : nullptr, data, block.stride,
+                buffers.panels + j * depth + extent.first_term * kTileColumns, extent.terms, fetches);
       if (whole) continue;
       if (turned) {
         turn(buffers.turned, buffers.sums, height);
@@ -320,7 +348,8 @@ void multiply_columns(const Buffers& buffers, const Destination& to, bool turned
 constexpr std::int64_t kFewRows = 255, kShortDepth = 128;
 
 void multiply_block(ThreadPool& pool, int worker, const Buffers& buffers, const Destination& to, Factor left,
-                    Factor right, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+                    Factor right, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+                    const Triangle& triangle) {
   const bool turned = right.transposed && !left.transposed && depth > kShortDepth && rows <= kFewRows;
   if (turned) {
     std::swap(left, right);
@@ -330,20 +359,21 @@ void multiply_block(ThreadPool& pool, int worker, const Buffers& buffers, const 
   }
   // With a short depth more columns fit: a left factor that is packed is packed anew for each of these blocks.
   const std::int64_t packed = kDepthBlock * kPackedColumns / depth / kTileColumns * kTileColumns;
+  const bool whole = !turned && columns <= packed;
   for (std::int64_t j = 0; j < columns; j += packed) {
     pool.progress(worker);
     const std::int64_t next = right.transposed ? 0 : std::min(packed, columns - j - packed);
     const Ahead ahead(left, {right.at(0, j + packed), right.stride, right.transposed}, next, rows, depth);
     multiply_columns(buffers, turned ? corner(to, j, 0) : corner(to, 0, j), turned, left,
-                     {right.at(0, j), right.stride, right.transposed}, ahead, rows, std::min(packed, columns - j),
-                     depth);
+                     {right.at(0, j), right.stride, right.transposed}, ahead, whole ? triangle : Triangle{}, rows,
+                     std::min(packed, columns - j), depth);
   }
 }
 
 }  // namespace
 
 void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& to, Factor left, Factor right,
-              std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+              std::int64_t rows, std::int64_t columns, std::int64_t depth, const Triangle& triangle) {
   const Buffers buffers(scratch);
   const std::int64_t blocks = (depth + kDepthBlock - 1) / kDepthBlock;
   const std::int64_t even = ((depth + blocks - 1) / blocks + 15) / 16 * 16;
@@ -354,7 +384,8 @@ void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& t
       block.bias = nullptr;
     }
     multiply_block(pool, worker, buffers, block, {left.at(0, k), left.stride, left.transposed},
-                   {right.at(k, 0), right.stride, right.transposed}, rows, columns, std::min(even, depth - k));
+                   {right.at(k, 0), right.stride, right.transposed}, rows, columns, std::min(even, depth - k),
+                   blocks == 1 ? triangle : Triangle{});
   }
 }
 

@@ -39,6 +39,20 @@ struct Destination {
   float scale = 1;
 };
 
+// What of a product need not be computed, where attention is causal: a sum does not change by the zeros that are left
+// out, but for the sign of a sum that is zero. Of products of more than kDepthBlock terms or kPackedColumns columns all
+// is computed.
+struct Triangle {
+  enum class Kind : std::uint8_t {
+    none,
+    wanted_below,  // nobody reads out(i, j) with j > i + diagonal: it may be left as it was
+    left_below,    // left(i, k) = 0 for k > i + diagonal
+    left_above,    // left(i, k) = 0 for k < i - diagonal
+  };
+  Kind kind = Kind::none;
+  std::int64_t diagonal = 0;  // >= 0
+};
+
 inline Destination corner(Destination whole, std::int64_t row, std::int64_t column) {
   const std::int64_t at = row * whole.stride + column;
   whole.out += at;
@@ -67,6 +81,6 @@ inline constexpr std::int64_t kProductScratch =
 // 64-byte aligned. Looks at the pool's progress hook before every block of
 // packed columns.
 void multiply(ThreadPool& pool, int worker, float* scratch, const Destination& to, Factor left, Factor right,
-              std::int64_t rows, std::int64_t columns, std::int64_t depth);
+              std::int64_t rows, std::int64_t columns, std::int64_t depth, const Triangle& triangle = {});
 
 }  // namespace train_gpt::cpu

@@ -33,7 +33,7 @@ struct BatchShape {
   std::int64_t step_tokens() const { return step_rows() * seq_len; }
 };
 
-// For people and files: "1", "8 in a binary tree", "3 in rank order" groups.
+// For people and files: "1", "8 in a binary tree" or "3 in rank order" (groups).
 std::string order_of_sums(const BatchShape& batch);
 
 struct PlanRequest {
@@ -52,23 +52,25 @@ struct PlanRequest {
   bool computes = true;           // false: the timed device, which needs message buffers and nothing else
   bool caches = false;            // generation keeps keys and values (where Device::rows_stand_alone)
   bool spare_parameters = false;  // --optimizer-step optimistic: a second parameter arena
-  // --zero: each replica has alone of its shard 1: optimizer state; 2: gradients, once they are reduced; 3: parameters,
-  // but for those that are gathered.
+  // --zero: each replica keeps of its own shard alone 1: optimizer state; 2: and gradients, once they are reduced; 3:
+  // and parameters, except those that are gathered.
   int zero = 0;
-  double reduction_ms = 0;        // timed device: of a rank's gradients over replicas
-  std::int64_t memory_limit = 0;  // of a rank, which decides how often parameters are gathered; 0: none
+  double reduction_ms = 0;  // timed device: of a rank's gradients over replicas
+  // Instead, likewise: [rank], of the ring of its replicas; what they exchange takes the time of its bytes.
+  std::vector<LinkCost> replica_links = {};
+  std::int64_t memory_limit = 0;  // per rank; decides how often parameters are gathered; 0: none
   bool error_feedback = false;    // --delay-correction error-feedback: the update of the step before is kept
-  int gradient_buffers = 2;       // without a flush: 1 where no update waits for the norm, so that none is skipped
+  int gradient_buffers = 2;       // without a flush: 1 where no update waits for the norm (so none can be skipped)
 
   // The schedule never flushes: its steps are kPlannedSteps of a run.
   bool flushless() const { return schedule.steps > 1; }
   int directions() const { return schedule.placement.kind == Placement::Kind::bidirectional ? 2 : 1; }
   // The order in which gradients are added. The M = d m micro-batches of a step form G contiguous groups: group g has
   // those from floor(M g / G) on, added in order. Groups are added in a balanced binary tree; each direction of each
-  // replica owns an aligned subtree of it, of so many groups, and sums over directions and replicas are the top of the
-  // tree. G is a power of two then; where d is none, each replica is one group and replicas are added in rank order.
+  // replica owns an aligned subtree of local_groups() groups; sums over directions and replicas are the top of the
+  // tree. G is then a power of two. If d is not, each replica is one group, added in rank order.
   int local_groups() const { return batch.groups / (batch.replicas * directions()); }
-  // Micro-batches of those groups.
+  // Micro-batches in those groups.
   int stage_micro_batches() const { return batch.micro_batches / directions(); }
   // Sums that wait in the tree while the last group is added, beside that group's own: log2(local_groups()).
   int pending_sums() const { return std::bit_width(static_cast<unsigned>(local_groups())) - 1; }
@@ -77,7 +79,7 @@ struct PlanRequest {
 // Activation memory comes in pools of equal slots, one pool per lifetime (see model/stage.h) and size.
 enum class Lifetime : std::uint8_t { forward_to_input, forward_to_weight, input_to_weight };
 
-// An index for each lifetime, under the names that StageBytes and StageSlots have for it; -1: none.
+// An index for each lifetime, named as in StageBytes and StageSlots; -1: none.
 struct IndexOfLifetime {
   int forward_to_input = -1;
   int forward_to_weight = -1;
@@ -92,7 +94,7 @@ struct IndexOfLifetime {
 struct Pool {
   Lifetime lifetime = Lifetime::forward_to_input;
   std::int64_t slot_bytes = 0;
-  int slots = 0;  // the most that are alive at once, by the rank's own list
+  int slots = 0;  // the most that are alive at once in the rank's list
 };
 
 // Equal buffers for messages between stages: a channel's receive or send slots, used in turn, or the hand-over between
@@ -104,7 +106,7 @@ struct Ring {
   int producer = -1;  // hand_over: the stage that writes (its F for an activation, its I or B for a gradient)
   Channel::Kind content = Channel::Kind::activation;
   int slots = 0;
-  std::int64_t slot_bytes = 0;  // of the largest message that comes by: one channel may join several pairs of stages
+  std::int64_t slot_bytes = 0;  // of its largest message: one channel may join several pairs of stages
 };
 
 struct StagePlan {
@@ -181,10 +183,10 @@ struct RankPlan {
   std::optional<GradientWindows> gradient_windows;    // --zero 2 and 3, where something is gained by them
   std::optional<ParameterWindows> parameter_windows;  // --zero 3, likewise
   std::int64_t scratch_bytes = 0;
-  MicroBatches tokens;             // those whose tokens the rank reads, in training or validation
-  MicroBatches targets;            // those whose targets it reads: it has a part of the head
-  MicroBatches losses;             // those whose losses it computes: it has the last part
-  int batches = 1;                 // whose tokens are here at once: 2 where forwards of the next step run ahead
+  MicroBatches tokens;             // whose tokens the rank reads, in training or validation
+  MicroBatches targets;            // whose targets it reads, if it has a part of the head
+  MicroBatches losses;             // whose losses it computes, if it has the last part
+  int batches = 1;                 // steps whose tokens are in memory: 2 where forwards of the next run ahead
   bool gives_logits = false;       // in generation
   std::vector<MemoryLine> memory;  // every allocation, in the order in which they are made
   std::int64_t copy_bytes = 0;     // copy_bytes_of() for the first replica, where there are copies
@@ -229,12 +231,12 @@ std::vector<UnitRange> unit_ranges(const Placement& placement, const Partition& 
 // counts parameters and writes them.
 bool is_first_of_mirrored(const PlanRequest& request, int rank);
 
-// Bytes of the copy from which a rank writes its part of a checkpoint: on the first replica parameters and moments,
-// with
-// --zero on the others the parts that they alone have. Nothing else in a plan depends on it.
+// Bytes of the copy from which a rank writes its part of a checkpoint: all parameters and moments on the first replica;
+// on the other replicas, under --zero, the parts that they alone have. Nothing else in the plan of a rank depends on
+// the number of its replica.
 std::int64_t copy_bytes_of(const PlanRequest& request, const RankPlan& rank, int replica);
 
-// The table printed before training: one column per rank (ranks that are alike share one), one row per kind of memory.
+// The table that is printed before training: a column per rank (equal ranks share one), a row per kind of memory.
 std::string memory_table(const Plan& plan);
 
 }  // namespace train_gpt

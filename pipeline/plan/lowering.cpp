@@ -140,15 +140,21 @@ void merge(std::vector<LoweredAction>& lowered, std::vector<LoweredAction> other
   lowered = std::move(merged);
 }
 
-// One for each stage: they take nothing but time.
-std::vector<LoweredAction> timed_reductions(const Plan& plan, const RankPlan& rank) {
+// They take nothing but time: one reduction for each stage, or with links all that replicas exchange.
+std::vector<LoweredAction> timed_actions(const Plan& plan, const RankPlan& rank) {
+  const bool links = !plan.request.replica_links.empty();
   std::vector<LoweredAction> lowered;
-  if (plan.request.reduction_ms == 0 || plan.request.batch.replicas == 1) return lowered;
+  if (plan.request.batch.replicas == 1 || (plan.request.reduction_ms == 0 && !links)) return lowered;
   for (const Complete& one : in_order_of_completion(plan, rank)) {
-    const Section& section = rank.sections[static_cast<std::size_t>(one.section)];
-    if (section.kind != Section::Kind::units) continue;
+    const auto index = static_cast<std::size_t>(one.section);
+    if (!links && rank.sections[index].kind != Section::Kind::units) continue;
     lowered.push_back({.kind = LoweredAction::Kind::reduce_replicas, .after = one.after, .section = one.section});
+    if (rank.gradient_windows) lowered.back().before = rank.gradient_windows->until[index];
   }
+  if (!links) return lowered;
+  merge(lowered, gathers_in_list(rank));
+  lowered.push_back({.kind = LoweredAction::Kind::update, .after = rank.actions.size()});
+  std::ranges::move(gathers_behind_update(plan, rank), std::back_inserter(lowered));
   return lowered;
 }
 
@@ -157,7 +163,7 @@ std::vector<LoweredAction> timed_reductions(const Plan& plan, const RankPlan& ra
 std::vector<LoweredAction> lower(const Plan& plan, int rank) {
   using Kind = LoweredAction::Kind;
   const RankPlan& rank_plan = plan.ranks[static_cast<std::size_t>(rank)];
-  if (!plan.request.computes) return timed_reductions(plan, rank_plan);
+  if (!plan.request.computes) return timed_actions(plan, rank_plan);
   const std::size_t end = rank_plan.actions.size();
   const bool copies = plan.request.directions() == 2;
   const bool replicas = plan.request.batch.replicas > 1;

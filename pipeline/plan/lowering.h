@@ -1,10 +1,10 @@
-// Lowering: what a schedule's lists do not say because it follows from them. Once the last gradient of a virtual stage
-// has been added, its sections are reduced (R): between mirrored parameter copies, between replicas, between the two
-// ends of the tied embedding; then the parameters are updated (U). A reduction runs beside the actions that follow it.
-// Under --zero a replica updates its shard alone; the parameters of a section are gathered (G) after the update,
-// beside the next step's first actions. Under --zero 3 that is for the first of them alone: others are gathered beside
-// the actions before them, and let go (L) after the last that reads them. Lowered actions are data like the others and
-// appear in every timeline.
+// Lowering adds what a schedule's lists do not say because it follows from them. Once the last gradient of a virtual
+// stage has been added, its sections are reduced (R): between mirrored parameter copies, between replicas, between the
+// two ends of the tied embedding; then the parameters are updated (U). A reduction runs beside the actions that follow
+// it. Under --zero a replica updates its shard alone; the parameters of a section are gathered (G) after the update,
+// beside the next step's first actions. Under --zero 3 this holds for the parameters of the first actions alone: others
+// are gathered beside the actions before those that read them, and let go (L) after the last of these. Lowered actions
+// are data like the others and appear in every timeline.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ struct LoweredAction {
   std::vector<std::size_t> needs = {};  // earlier ones in this list that must be complete before it is issued
 };
 
-// In the order in which the rank issues them; none where nothing is computed. Ranks that take part in a reduction issue
-// those of their group in the same order.
+// The lowered actions of a rank in the order in which it issues them; none where nothing is computed. The ranks of a
+// group issue its reductions in the same order.
 std::vector<LoweredAction> lower(const Plan& plan, int rank);
 
 char letter(LoweredAction::Kind kind);  // R, U, G or L

@@ -5,7 +5,7 @@
 
 namespace train_gpt {
 
-// The line of a pool: "activations F..I" and so on, with the slots and their size.
+// The name of a pool's line: "activations F..I" and so on, with the slots and their size.
 std::string pool_name(const Pool& pool);
 
 // Fills plan.memory from everything else in the plan.

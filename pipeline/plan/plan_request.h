@@ -6,8 +6,8 @@
 namespace train_gpt {
 
 // Throws std::invalid_argument, naming the option, its value and what would be right: the partition has to fit the
-// model and the placement, a row the model's positions, and accumulation groups the micro-batches, replicas and
-// directions.
+// model and the placement, a row's length the model's positions, and the accumulation groups the micro-batches,
+// replicas and directions.
 void check_request(const PlanRequest& request);
 
 }  // namespace train_gpt

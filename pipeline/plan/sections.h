@@ -1,7 +1,7 @@
-// Sections: what of a rank's gradients is reduced as one. The tensors of a virtual stage lie side by side in the rank's
-// arena, so that its gradients can leave as soon as its last W is done. Of a tied embedding, whose gradient is the sum
-// of two ends, each run of shards that shares a stage of the head is a section of its own at both ends: what one end
-// sums over replicas then is what the other end sums.
+// Sections: parts of a rank's gradients that are reduced as one. The tensors of a virtual stage lie side by side in the
+// rank's arena, so that its gradients can leave as soon as its last W is done. The gradient of a tied embedding is the
+// sum of two ends: there each run of shards that shares a stage of the head is a section of its own, at both ends, so
+// that both ends sum the same ranges over replicas.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct StagePlan;
 
 struct Section {
   enum class Kind : std::uint8_t {
-    units,      // all tensors of a stage but a tied wte and what is next
-    matrices,   // those that Muon updates: they have no second moment, and come after all other tensors
+    units,      // all tensors of a stage but a tied wte and matrices
+    matrices,   // that Muon updates: they have no second moment, and come after all other tensors
     embedding,  // a run of shards of a tied wte, where the embedding is
     head        // the same where the head is; where both are on one rank, it has gradients and no parameters
   };
@@ -34,11 +34,11 @@ struct Section {
   bool is_of_tied_wte() const { return kind == Kind::embedding || kind == Kind::head; }
 };
 
-// Gives the tensors of `layout` their places by stage, and says where each section is. `stages`: of one rank.
+// Orders the tensors of `layout` by stage and returns where each section lies. `stages`: those of one rank.
 std::vector<Section> arrange_by_stage(ArenaLayout& layout, const ModelConfig& model, const Partition& partition,
                                       const std::vector<StagePlan>& stages);
 
-// How many actions of a list are done when the gradients of a stage are complete.
+// How many actions of a list are done when a stage's gradients are complete.
 std::size_t stage_complete(const std::vector<Action>& list, int stage);
 
 }  // namespace train_gpt

@@ -11,10 +11,10 @@ namespace train_gpt {
 
 // Per rank, how many of the first actions of its training list may run ahead: forwards that write no gradient (those
 // are needed until the step before is confirmed), and whose input comes from a forward that runs ahead too, so that all
-// ranks together can take them back: what was sent ahead is then exactly what has to be thrown away.
+// ranks can roll back together: exactly the messages that were sent ahead have to be thrown away.
 std::vector<std::size_t> actions_ahead(const Plan& plan);
 
-// Messages that a channel carries from those actions.
+// The number of messages that a channel carries from those actions.
 int messages_ahead(const Plan& plan, const std::vector<std::size_t>& ahead, int channel);
 
 }  // namespace train_gpt

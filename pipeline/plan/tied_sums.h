@@ -1,5 +1,5 @@
 // A tied model's embedding and head share wte. Each shard of wte gets a gradient from the embedding and one from the
-// head's unit of that shard, wherever the two live; they are summed once per step, after the sums over copies and
+// head's unit of that shard, wherever the two live; they are summed once per step, after the sums over mirrors and
 // replicas, and both ends then take the same step.
 #pragma once
 

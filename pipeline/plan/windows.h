@@ -28,12 +28,12 @@ struct GradientWindows : Windows {
   std::vector<std::size_t> until;  // each section's reduction is complete before this action of the list begins
 };
 
-// One gathering of a section for a list. Positions: so many actions of the list come before.
+// One gathering of a section for a list. A position is the number of the list's actions before it.
 struct Gathering {
   int section = 0;
-  std::size_t after = 0;   // issued when so many actions are done; 0: after the update of the step before
+  std::size_t after = 0;   // issued at this position; 0: after the update of the step before
   std::size_t before = 0;  // complete before this action begins
-  std::size_t until = 0;   // let go when so many are done
+  std::size_t until = 0;   // let go at this position
 };
 
 struct ParameterWindows : Windows {
@@ -48,8 +48,8 @@ struct RankLists {
   const std::vector<Action>& generation;
 };
 
-// None where the request asks for none, or nothing is gained: with what each replica keeps of its own beside them, the
-// windows are no smaller than what they replace.
+// None where the request asks for none, or where nothing is gained because the windows and each replica's own pieces
+// beside them are no smaller than what they replace.
 std::optional<GradientWindows> gradient_windows(const PlanRequest& request, const RankPlan& rank,
                                                 const std::vector<Action>& list);
 std::optional<ParameterWindows> parameter_windows(const PlanRequest& request, const RankPlan& rank,

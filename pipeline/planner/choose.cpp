@@ -27,6 +27,15 @@ std::int64_t largest_rank(const Plan& plan) {
   return bytes;
 }
 
+// How full the fullest rank is, of its limit.
+double fullness(const Plan& plan, const ChoiceRequest& request) {
+  double most = 0;
+  for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+    most = std::max(most, static_cast<double>(plan.ranks[r].total_bytes()) / static_cast<double>(request.limit_of(r)));
+  }
+  return most;
+}
+
 // Everything about one schedule and one form of the head, as a function of the partition.
 class Candidates {
  public:
@@ -44,8 +53,7 @@ class Candidates {
       if (missing > 0) return kDoesNotSuit * missing;
     }
     if (prepare(partition)) return simulated(false).makespan;
-    return kDoesNotFit * static_cast<double>(largest_rank(make_plan(plan_request_))) /
-           static_cast<double>(request_.memory_limit);
+    return kDoesNotFit * fullness(make_plan(plan_request_), request_);
   }
 
   Choice choice(const Partition& partition) {
@@ -70,9 +78,11 @@ class Candidates {
       plan_request_.recompute = recompute_list(request_.recompute_counts, plan_request_.model, partition, head_);
     }
     if (request_.memory_limit <= 0) return true;
-    if (largest_rank(make_plan(plan_request_)) <= request_.memory_limit) return true;
+    if (fullness(make_plan(plan_request_), request_) <= 1) return true;
     if (request_.recompute != ChoiceRequest::Recompute::automatic) return false;
-    const auto units = recompute_to_fit(plan_request_, request_.memory_limit);
+    std::vector<std::int64_t> limits;
+    for (std::size_t r = 0; r < plan_request_.schedule.lists.size(); ++r) limits.push_back(request_.limit_of(r));
+    const auto units = recompute_to_fit(plan_request_, limits);
     if (units) plan_request_.recompute = *units;
     return units.has_value();
   }
@@ -142,7 +152,7 @@ void Candidates::add_memory_limits(CutProblem& problem, const Partition& partiti
   const std::vector<double> counted = counted_bytes(request, memory);
   for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
     const double other = static_cast<double>(plan.ranks[r].total_bytes()) - counted[r];
-    problem.limit_bytes[r] = static_cast<double>(request_.memory_limit) - other;
+    problem.limit_bytes[r] = static_cast<double>(request_.limit_of(r)) - other;
   }
 }
 

@@ -44,7 +44,11 @@ struct ChoiceRequest {
   Recompute recompute = Recompute::none;
   std::vector<int> recompute_counts;  // of Recompute::list, per model stage
   std::int64_t memory_limit = 0;      // bytes per rank; 0: none
-  std::int64_t device_bytes = 0;      // per rank, what the device has if that is known; a stored head has to fit
+  // [rank], where ranks have different ones, of which memory_limit is the smallest; empty: that holds for all.
+  std::vector<std::int64_t> memory_limits = {};
+  std::int64_t device_bytes = 0;  // per rank, what the device has if that is known; a stored head has to fit
+
+  std::int64_t limit_of(std::size_t rank) const { return memory_limits.empty() ? memory_limit : memory_limits[rank]; }
 };
 
 struct Choice {

@@ -39,7 +39,7 @@ struct LiveLimit {
   double weight_memory = 1;
 };
 
-LiveLimit live_limit(std::int64_t memory_limit, const Plan& plan) {
+LiveLimit live_limit(const ChoiceRequest& request, const Plan& plan) {
   LiveLimit limit;
   limit.weight_memory = 0;
   for (const RankPlan& rank : plan.ranks) {
@@ -50,7 +50,7 @@ LiveLimit live_limit(std::int64_t memory_limit, const Plan& plan) {
       live += static_cast<double>(stage.bytes.forward_to_input + stage.bytes.forward_to_weight);
       kept += static_cast<double>(stage.bytes.forward_to_weight + stage.bytes.input_to_weight);
     }
-    limit.limit.push_back(live > 0 ? static_cast<double>(memory_limit - fixed) / live : 1.0);
+    limit.limit.push_back(live > 0 ? static_cast<double>(request.limit_of(limit.limit.size()) - fixed) / live : 1.0);
     if (live > 0) limit.weight_memory = std::max(limit.weight_memory, std::min(1.0, kept / live));
   }
   return limit;
@@ -119,7 +119,7 @@ std::optional<FoundSchedule> search_like(const ChoiceRequest& request, const Cho
   search.parts = request.memory_limit > 0;
   search.costs = request.costs.given ? *request.costs.given : to_costs(choice.costs, request, plan);
   if (request.memory_limit > 0) {
-    const LiveLimit limit = live_limit(request.memory_limit, choice.plan);
+    const LiveLimit limit = live_limit(request, choice.plan);
     if (*std::min_element(limit.limit.begin(), limit.limit.end()) < 1) return std::nullopt;
     search.memory_limit = limit.limit;
     search.weight_memory = limit.weight_memory;

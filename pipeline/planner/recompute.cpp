@@ -113,7 +113,7 @@ int missing_units(const std::vector<int>& counts, const ModelConfig& model, cons
   return missing;
 }
 
-std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, std::int64_t limit_bytes) {
+std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, const std::vector<std::int64_t>& limits) {
   const std::vector<std::vector<int>> units = candidates(request);
   const std::size_t ranks = units.size();
   std::vector<std::size_t> least(ranks, 0);  // this many are needed ..
@@ -126,7 +126,7 @@ std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, std::int6
     }
     return make_plan(request);
   };
-  const auto fits = [&](const Plan& plan, std::size_t r) { return plan.ranks[r].total_bytes() <= limit_bytes; };
+  const auto fits = [&](const Plan& plan, std::size_t r) { return plan.ranks[r].total_bytes() <= limits[r]; };
   const Plan all = plan_with(most);
   for (std::size_t r = 0; r < ranks; ++r) {
     if (!fits(all, r)) return std::nullopt;

@@ -22,8 +22,8 @@ std::vector<bool> recompute_list(const std::vector<int>& counts, const ModelConf
 // How many of the units that the list asks for are not in their stages: 0 where it suits the partition.
 int missing_units(const std::vector<int>& counts, const ModelConfig& model, const Partition& partition, HeadForm head);
 
-// --recompute auto: the fewest units with which every rank of the plan stays within `limit_bytes`; per rank those that
-// save most, among equal ones those of early stages first. Nothing if not even all units suffice.
-std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, std::int64_t limit_bytes);
+// --recompute auto: the fewest units with which every rank of the plan stays within its of `limits`, bytes; per rank
+// those that save most, among equal ones those of early stages first. Nothing if not even all units suffice.
+std::optional<std::vector<bool>> recompute_to_fit(PlanRequest request, const std::vector<std::int64_t>& limits);
 
 }  // namespace train_gpt

@@ -1,7 +1,7 @@
-// A step of a rank's list: one operation on one micro-batch in one virtual stage.
+// An action, the entry of a rank's list: one operation on one micro-batch in one virtual stage.
 //
 // F is the forward of one micro-batch through one virtual stage, I the backward with respect to its input, W the
-// backward with respect to its weights, B the two in one go (I, then W).
+// backward with respect to its weights, B both (I, then W).
 #pragma once
 
 #include <cstdint>

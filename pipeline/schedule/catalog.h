@@ -1,5 +1,5 @@
-// The schedules by name: which exist, what each one asks of p, m, v and the group size, and how to get its lists.
-// (`auto` is not one of them: it is a search, see pipeline/search/search.h.)
+// The schedules by name: which exist, which p, m, v and group sizes each one takes, and its lists. (`auto` is not one
+// of them but a search, see pipeline/search/search.h.)
 #pragma once
 
 #include <optional>
@@ -21,16 +21,16 @@ struct ScheduleRequest {
 // Every name, in the order in which tables show them.
 const std::vector<std::string>& schedule_names();
 
-bool takes_chunks(const std::string& name);      // --chunks is free for it (otherwise only one value is accepted)
-bool takes_group_size(const std::string& name);  // --group-size means something for it
+bool takes_chunks(const std::string& name);      // --chunks is free for it (otherwise one value is accepted)
+bool takes_group_size(const std::string& name);  // it has a --group-size
 Placement::Kind placement_kind(const std::string& name);
 int default_chunks(const std::string& name);  // 2 for the looped and V schedules, else 1
 
 // The smallest g >= p with m mod g = 0 or >= p (Megatron-LM's rule); m if m < p.
 int default_group_size(int p, int m);
 
-// Why this schedule cannot exist for these sizes, naming the option, the value and the nearest legal values;
-// nothing if it can.
+// The reason why this schedule cannot exist for these sizes, naming the option, the value and the nearest legal values;
+// empty if it can.
 std::optional<std::string> violation(const ScheduleRequest& request);
 
 // The lists. Throws std::invalid_argument with the text of violation().

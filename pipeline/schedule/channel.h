@@ -8,7 +8,7 @@ namespace train_gpt {
 
 // A channel is one ordered FIFO between two ranks: activations or gradients. Its message order is the producer's action
 // order. One FIFO per pair of ranks would not be enough: ZB-V, DualPipe and others consume the two kinds in another
-// order than they are sent.
+// order than that of their sends.
 struct Channel {
   enum class Kind : std::uint8_t { activation, gradient };
   int source = 0;

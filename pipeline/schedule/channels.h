@@ -1,10 +1,10 @@
-// The channels between ranks follow from the placement alone. Executor, simulator and check all ask this one table,
-// so the two ends of a channel cannot disagree.
+// The channels between ranks follow from the placement alone. Executor, simulator and check all use this one table, so
+// the two ends of a channel cannot disagree.
 //
 // F consumes an activation message if the previous virtual stage lives on another rank and produces one if the next
-// does; B and I likewise consume a gradient from the next stage and produce one for the previous. W communicates
-// nothing, and neighbouring stages on the same rank hand over without a message. The k-th message of a channel is the
-// one that the k-th producing action in the source rank's list makes.
+// does; B and I consume a gradient from the next stage and produce one for the previous stage in the same way. W
+// communicates nothing, and neighbouring stages on one rank hand over without a message. The k-th message of a channel
+// is that of the k-th producing action in the source rank's list.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct Schedule;
 
 class ChannelTable {
  public:
-  // The channels that one action takes from and gives to: indices into channels(), -1 for no message.
+  // The channels of an action's input and output: indices into channels(), -1 for no message.
   struct Messages {
     int consumes = -1;
     int produces = -1;

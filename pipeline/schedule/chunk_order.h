@@ -1,6 +1,6 @@
 // The order in which an interleaved schedule walks through (chunk, micro-batch): groups of g micro-batches, and in each
-// group chunk 0 takes all of them, then chunk 1, ... (Megatron-LM's schedule table). A last, smaller group holds what
-// is left. Backwards walk the same table with chunk v-1-c in place of c.
+// group chunk 0 takes all of them, then chunk 1, ... (Megatron-LM's schedule table). A last, smaller group holds the
+// rest. Backwards walk the same table with chunk v-1-c in place of c.
 //
 //   m = 5, v = 2, g = 3:    chunk       0 0 0 1 1 1 0 0 1 1
 //                           micro-batch 0 1 2 0 1 2 3 4 3 4

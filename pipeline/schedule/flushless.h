@@ -18,11 +18,11 @@ struct FlushlessRequest {
   std::string name;       // as --schedule takes it
   int ranks = 1;          // p
   int micro_batches = 1;  // m, of one step
-  int warmup_factor = 1;  // w, --warmup-factor of 2bw: 1, or 2 where messages take their time
+  int warmup_factor = 1;  // w, --warmup-factor of 2bw: 1, or 2 where messages are slow
   int steps = 1;          // from fill to drain
 };
 
-// The steps of one that stands for a run of any number of steps: the pipe is full in their middle.
+// The steps of a schedule that stands for a run of any length: the pipe is full in the middle ones.
 inline constexpr int kPlannedSteps = 8;
 
 const std::vector<std::string>& flushless_names();
@@ -35,7 +35,7 @@ bool stashes_weights(const std::string& name);
 // Versions of the parameters that a rank keeps beside the newest: p-1-rank in pipedream, 1 in 2bw, else 0.
 int older_versions(const Schedule& schedule, int rank);
 
-// As those of pipeline/schedule/catalog.h.
+// As in pipeline/schedule/catalog.h.
 std::optional<std::string> violation(const FlushlessRequest& request);
 Schedule make_schedule(const FlushlessRequest& request);
 

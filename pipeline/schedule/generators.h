@@ -1,5 +1,5 @@
-// The generators of the names in pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family.
-// They take legal values only.
+// The generators of the names in pipeline/schedule/catalog.h: one file pipeline/schedule/<name>.cpp per family. They
+// expect legal values.
 #pragma once
 
 #include "pipeline/schedule/list_builder.h"

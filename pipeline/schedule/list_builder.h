@@ -1,4 +1,4 @@
-// How generators write the lists of a schedule.
+// The means by which generators write the lists of a schedule.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ class ListBuilder {
   ListBuilder& backward_input(int stage, int micro_batch) { return add(Op::backward_input, stage, micro_batch); }
   ListBuilder& backward_weight(int stage, int micro_batch) { return add(Op::backward_weight, stage, micro_batch); }
   ListBuilder& add(Op op, int stage, int micro_batch);
-  // The last action appended and the next one run as one.
+  // Makes the last action appended and the next one run as one.
   ListBuilder& fuse_with_next();
 
  private:

@@ -1,6 +1,6 @@
 // The cells of PyTorch's lowered schedules beside actions: messages (2SEND_F0: stage 2 hands the output of micro-batch
 // 0 on; 1RECV_B3: stage 1 gets the gradient of micro-batch 3) and what FSDP does with parameters (0UNSHARD, 0RESHARD,
-// 0REDUCE_GRAD). Messages follow from the actions here, so those cells are compared with ours and left out.
+// 0REDUCE_GRAD). Messages follow from the actions here, so such cells are compared with them and dropped.
 #pragma once
 
 #include <functional>
@@ -18,16 +18,16 @@ struct MessageCell {
   bool forward = false;
   int stage = 0;
   int micro_batch = 0;
-  std::size_t before = 0;  // so many actions of its rank come before it
+  std::size_t before = 0;  // the number of its rank's actions that come before it
 };
 
-// Nothing if it is anything else.
+// Empty for any other cell.
 std::optional<MessageCell> parse_message_cell(std::string_view cell);
 bool is_sharding_cell(std::string_view cell);
 
-// The fault in the message cells of a schedule, which has all its lists: a cell that the actions do not ask for, that
-// is there twice or at the wrong side of its action, or that is missing. `cells`: [rank]. `at`: rank and index of the
-// cell; no index: it is missing.
+// The fault in the message cells of a complete schedule: a cell that the actions do not need, one that occurs twice or
+// on the wrong side of its action, or a missing one. `cells`: [rank]. `at`: rank and index of the cell; no index: it is
+// missing.
 struct MessageTrouble {
   std::size_t rank = 0;
   std::optional<std::size_t> cell;

@@ -5,12 +5,12 @@
 
 namespace train_gpt {
 
-// Neighbours as the launcher numbers ranks: it fills one host after the other. Messages between stages
-// follow each other all through a step, and each is waited for; what replicas exchange is more, comes once and goes on
-// beside actions. Hence by default a pipeline keeps to one host, as far as that has room for it.
+// Which ranks are neighbours as the launcher numbers them, host by host. Ranks wait for messages between stages all
+// through a step; replicas exchange more, but once, and beside actions. So by default a pipeline stays on one host as
+// far as that has room for it.
 enum class RankOrder : std::uint8_t { pipeline, replicas };
 
-// The rank of the job that the launcher's `rank` of `ranks` is.
+// The job's rank of the launcher's `rank` of `ranks`.
 int rank_in_order(int rank, int ranks, int data_parallel, RankOrder order);
 
 }  // namespace train_gpt

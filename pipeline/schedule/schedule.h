@@ -1,5 +1,5 @@
-// A pipeline schedule as data: who computes what, in which order. Nothing here knows time, MPI, models or GPUs; this
-// folder and pipeline/simulate/ depend on the standard library alone.
+// A pipeline schedule as data: which rank computes what, in which order. Nothing here knows time, MPI, models or GPUs;
+// this folder and pipeline/simulate/ depend on the standard library alone.
 //
 // Terms: p ranks form one pipeline; every rank holds v virtual stages ("chunks"); a training step feeds m micro-batches
 // through all p*v virtual stages and back.
@@ -25,7 +25,7 @@ struct Schedule {
   int ranks = 1;          // p
   int chunks = 1;         // v
   int micro_batches = 1;  // m; of a schedule without a flush: of all its steps together
-  int steps = 1;          // that the lists hold, see pipeline/schedule/flushless.h
+  int steps = 1;          // in the lists, see pipeline/schedule/flushless.h
   Placement placement;
   std::vector<std::vector<Action>> lists;  // [rank]
 

@@ -1,8 +1,8 @@
 // Repeating patterns for the V placement when memory is scarce (Qi et al., "Pipeline Parallelism with Controllable
 // Memory", NeurIPS 2024): if F and I of one micro-batch run at fixed times, and every further micro-batch does the same
 // one period later, a rank holds a micro-batch for (time from F to I) / period. V-Min, V-Half and ZB-V are three such
-// patterns; this enumerates all that advance by whole slots per stage, so that list scheduling can follow them with
-// real costs.
+// patterns; building_blocks() enumerates all that advance by whole slots per stage, and list scheduling follows them
+// with real costs.
 #pragma once
 
 #include <cstddef>

@@ -9,8 +9,8 @@
 //
 // F and W come in whole pieces: if rank r is idle for at most e, its first I starts within e after a whole number of
 // F, and what rank r-1 may do follows from that. Walking the chain of first I from the last stage down, and the chain
-// of last I from stage 0 up, tells whether a target D is possible; bisection gives the bound ("whole pieces"). With
-// little memory another bound holds: the activations of all micro-batches, each alive for at least its round trip,
+// of last I from stage 0 up, tells whether a target D is possible; bisection gives the bound ("whole pieces"). When
+// memory is scarce another bound matters: the activations of all micro-batches, each alive for at least its round trip,
 // must fit under the limit ("area").
 #pragma once
 
@@ -23,7 +23,7 @@ namespace train_gpt::search {
 // For the problem's objective, in its unit of time.
 double lower_bound(const Problem& problem);
 
-// For one order of `first` followed by one of `second`, rank by rank, on the same placement within the same memory.
+// For an order of `first` followed by one of `second`, rank by rank, on the same placement within the same memory.
 double joined_bound(const Problem& first, const Problem& second);
 
 // How many F each rank runs before its first I so that a target of the objective remains possible: the smallest numbers

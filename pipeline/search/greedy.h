@@ -3,8 +3,8 @@
 // 3.1, for any placement).
 //
 // The same engine runs in either direction of time. Seen from the end, a step is the same kind of problem: W first,
-// then I travelling up the stages, then F travelling down. Forwards, the warm-up comes out right and the cooldown as it
-// may; backwards, it is the other way round, and every rank keeps just the weight gradients that its cooldown can use.
+// then I travelling up the stages, then F travelling down. Forwards, the warm-up is good and the cool-down left to
+// chance; backwards it is the other way round, and ranks keep just the weight gradients that their cool-down can use.
 #pragma once
 
 #include <optional>
@@ -26,13 +26,13 @@ struct Timetable {
 struct Policy {
   bool from_the_end = false;
   bool input_first = true;  // when F and I are both ready (from the end: F and I in these roles too)
-  bool make_room = false;   // an F that lacks nothing but memory gets it from a W at once, before any I
+  bool make_room = false;   // if an F lacks only memory, a W that frees it runs at once, before any I
   double least_gap = 1;     // W runs only in gaps of at least this fraction of it (0: in any gap)
   enum class Chunk { oldest_micro_batch, deepest, shallowest } chunk = Chunk::oldest_micro_batch;
   std::vector<int> warmup;  // [rank]: first-phase actions before the first turn-around; empty: as many as fit
-  // F and I go in the order of this timetable instead of whichever is ready; W fills gaps and makes room as above.
+  // If given, F and I follow this timetable instead of running when ready; W fills gaps and makes room as above.
   std::optional<Timetable> timetable;
-  // None of the above: micro-batches enter one after the other.
+  // If given, it replaces all of the above: micro-batches enter one after the other.
   std::optional<TrainPolicy> trains;
 };
 

@@ -1,5 +1,5 @@
-// Local search on an order: takes the critical path apart, as for job shops (Nowicki and Smutnicki 1996 move only what
-// touches a block of it), and accepts small losses now and then (simulated annealing) with a generator of fixed seed.
+// Local search on an order: changes its critical path, as in job shops (Nowicki and Smutnicki 1996 move only what
+// touches a block of it), and sometimes accepts small losses (simulated annealing), drawn by a generator of fixed seed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Improvement {
 
 struct ImproveOptions {
   std::int64_t budget = 0;    // actions to evaluate
-  Score bound;                // nothing better exists: stop when objective and other measure are there
-  bool polish = false;        // the objective is as good as it gets: look at the other measure as well
+  Score bound;                // nothing better exists: stop when objective and other measure reach it
+  bool polish = false;        // the objective cannot improve: improve the other measure
   double temperature = 0.15;  // losses of about this share of a W are accepted at first
   std::uint64_t seed = 1;
 };

@@ -16,9 +16,9 @@ struct NamedSchedule {
   bool at_bound = false;  // it is as fast as that
 };
 
-// Every named schedule that is legal for the request's sizes and allowed placements, fitting or not, with its figures.
-// For long lists, larger groups and schedules that keep all micro-batches alive are left out where others on the
-// placement are as fast as any order can be.
+// Every named schedule that is legal for the request's sizes and allowed placements, whether it fits or not, with its
+// figures. Where lists are long and others on the placement already reach the bound, larger groups and schedules that
+// keep all micro-batches alive are left out.
 std::vector<NamedSchedule> named_schedules(const SearchRequest& request, Work& work);
 
 // The named schedules on one placement: every group size of p, 2p, 4p and m that is legal.

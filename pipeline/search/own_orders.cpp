@@ -131,7 +131,7 @@ void Pool::keep(Found found) {
   if (orders_.size() > kStarts) orders_.pop_back();
 }
 
-bool Pool::at_bound() const { return best().score.objective <= bound_.objective * (1 + 2e-9); }
+bool Pool::at_bound() const { return !orders_.empty() && best().score.objective <= bound_.objective * (1 + 2e-9); }
 
 bool Pool::cannot_improve() const { return best().score.reaches(bound_); }
 

@@ -15,15 +15,15 @@ namespace train_gpt::search {
 struct Found {
   Order order;
   Score score;
-  double first_end = 0;  // when the first rank is through with its list
+  double first_end = 0;  // when the first rank ends its list
 };
 
-// The best few orders that were looked at, best first, no two with the same figures.
+// The best few orders found so far, best first, no two with the same figures.
 class Pool {
  public:
   Pool(const Problem& problem, Work& work);
 
-  // Its objective; nothing if the order blocks itself or takes too much memory.
+  // Returns the order's objective; empty if it blocks itself or takes too much memory.
   std::optional<double> offer(Order order);
   void keep(Found found);
 
@@ -42,7 +42,7 @@ class Pool {
   std::vector<Found> orders_;
 };
 
-// Fills the pool. Returns the policies that were best, best first.
+// Fills the pool by list scheduling. Returns the best policies, best first.
 enum class Policies : std::uint8_t { sample, all };
 std::vector<Policy> build_orders(const Problem& problem, Policies which, Pool& pool, Work& work);
 

@@ -1,12 +1,12 @@
-// The answer of `auto` for one placement, made so that answers can be compared:
+// The answer of `auto` for one placement. Answers are comparable:
 //
 //   more memory is never worse:   an answer within a limit is the best of all answers within lower limits (the rungs of
 //                                 ladder.h, and the peaks of named schedules), and of what is found within this one;
 //   more micro-batches are never  an answer for m is never slower than the answers for two parts of m, one list after
 //   worse than fewer, repeated:   the other: all parts for m <= 64, two halves (and so on) beyond.
 //
-// Besides, m is tried as m + 1 less one. Where a bound says that one of these cannot win it is left out, which changes
-// no answer. All this holds for the work that is counted here, not for a search that was stopped.
+// An order for m + 1 without its last micro-batch is a candidate for m, too. Candidates that a bound rules out are
+// skipped, which changes no answer. None of this holds for a search that was stopped.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ class PlacementSearch {
   double bound() const { return bound_; }  // no order on this placement is better, in the objective
   const Placement& placement() const { return placement_; }
 
-  // A named schedule of the request's m on this placement is a candidate; those of fewer are made here.
+  // Offers a named schedule of the request's m on this placement; those of fewer micro-batches are made here.
   void solve();
   const Found& best() const { return *best_; }
   Schedule best_schedule() const;
@@ -36,11 +36,11 @@ class PlacementSearch {
  private:
   using Answer = std::shared_ptr<const Found>;
   struct Known {
-    Answer answer;  // the best there is if that is below `below`
+    Answer answer;  // the best one if it is below `below`
     double below = 0;
     bool inherited = false;  // it is the answer of the level below
   };
-  // For just one m and one limit; best first.
+  // The orders built for one m and one limit, best first.
   struct Built {
     std::vector<Answer> orders;
     std::vector<Policy> policies;

@@ -1,10 +1,10 @@
 // The schedule search's own view of the problem, small enough to evaluate thousands of orders per second.
 //
-// All micro-batches cost the same, so an order may be taken, without loss, to run each operation of each virtual stage
-// in micro-batch order (swap two micro-batches that overtake each other: nothing gets later; Zero Bubble, Qi et al.
-// 2024, uses the same symmetry). A rank's list is then a string over 3v letters "next F, I or W of chunk c"; the
-// micro-batch is implied by counting. B is I and W back to back that hands its gradient on later: never better, so
-// the search emits I and W, except where F and B run as one pair that has a cost of its own.
+// All micro-batches cost the same, so nothing is lost if each operation of each virtual stage runs in micro-batch order
+// (swap two micro-batches that overtake each other: nothing gets later; Zero Bubble, Qi et al. 2024, uses the same
+// symmetry). A rank's list is then a string over 3v letters "next F, I or W of chunk c"; the micro-batch is implied by
+// counting. B is I and W back to back and hands its gradient on later, so it is never better: the search emits I and W,
+// except where F and B run as one pair that has a cost of its own.
 //
 // Memory depends on the order alone, not on time: F adds 1/v of an activation, I releases all but the fraction
 // weight_memory of it, W releases the rest.
@@ -44,7 +44,7 @@ struct Problem {
   std::vector<int> rank_of, chunk_of;  // [stage]
   std::vector<int> stage_of;           // [rank * chunks + chunk]
   std::vector<double> duration[3];     // [operation][stage], of one micro-batch
-  std::vector<double> fused;           // [stage of F]: of a pair F&B; empty: pairs are not worth their while
+  std::vector<double> fused;           // [stage of F]: of a pair F&B; empty: pairs gain nothing
   // [F, I][stage]: from stage-1 to stage and back. The transfer is the part of a hop during which the message occupies
   // its channel; both are 0 within a rank.
   std::vector<double> hop[2], transfer[2];
@@ -61,12 +61,12 @@ struct Problem {
     return duration[operation][static_cast<std::size_t>(of_stage)];
   }
   double memory_change(Operation operation) const;  // of one action
-  // All work of a rank in one step, if as much of it as possible ran in pairs.
+  // All work of a rank in one step if as much of it as possible runs in pairs.
   double busy(int rank) const;
-  // Least time from the start of an F, I or W to the moment at which its result is there, alone or in a pair; for W,
-  // what must follow its I.
+  // Least time from the start of an F, I or W until its result is there, alone or in a pair; for W, the time that must
+  // follow its I.
   double shortest(Operation operation, int stage) const;
-  // The least limit under which a rank can run any order at all: v activations of 1/v.
+  // The least limit under which a rank can run any order: v activations of 1/v.
   static constexpr double kLeastLimit = 1.0;
 };
 
@@ -81,13 +81,13 @@ struct Score {
   double other = 0;  // the makespan if the objective is the span, else 0
   double peak = 0;   // of live activations of any rank
   bool better_than(const Score& rival) const;
-  bool reaches(const Score& bound) const;  // in objective and the other measure, but for rounding
+  bool reaches(const Score& bound) const;  // in objective and the other measure, up to rounding
 };
 
 // Runs an order as soon as possible, in time linear in the number of actions.
 class Evaluator {
  public:
-  // `keep_starts`: start() and starts() are wanted.
+  // `keep_starts`: start() and starts() will be asked for.
   explicit Evaluator(const Problem& problem, bool keep_starts = true);
   // False if the order blocks itself or exceeds a memory limit. Afterwards the accessors below describe it.
   bool evaluate(const Order& order);
@@ -95,7 +95,7 @@ class Evaluator {
   const Score& score() const { return score_; }
   double start(int rank, std::size_t position) const { return start_[static_cast<std::size_t>(rank)][position]; }
   const std::vector<double>& starts(int rank) const { return start_[static_cast<std::size_t>(rank)]; }
-  // The objective's count for one rank: its last end, or its span.
+  // The objective for one rank alone: its last end, or its span.
   double finish(int rank) const {
     const std::size_t r = static_cast<std::size_t>(rank);
     return problem_.objective == Objective::makespan ? free_[r] : free_[r] - first_[r];
@@ -105,7 +105,7 @@ class Evaluator {
 
  private:
   enum class Input : std::uint8_t { here, not_yet, never };
-  // All that one letter of one rank's list means, looked up once.
+  // The meaning of one letter of one rank's list, looked up once.
   struct Step {
     int stage = 0;
     Operation operation = kForward;
@@ -145,21 +145,21 @@ class Evaluator {
 // Peak of live activations of one rank's list.
 double peak_of(const Problem& problem, const RankOrder& list);
 
-// The same order as a Schedule that check, simulator and executor take.
+// The same order as a Schedule for check, simulator and executor.
 Schedule to_schedule(const Problem& problem, const Order& order);
 
-// The same lists as an order, B taken apart into I and W but for pairs that have a cost. Nothing if a stage leaves
+// The same lists as an order, with B split into I and W except in pairs that have a cost. Empty if a stage leaves
 // micro-batch order.
 std::optional<Order> from_schedule(const Problem& problem, const Schedule& schedule);
 
-// The order without its last micro-batch, of a problem with one more.
+// Drops the last micro-batch of an order; `larger` is its problem.
 Order without_last(const Problem& larger, Order order);
 
-// The same order with every F that is followed by the I and W of one stage made a pair with them, and without pairs.
+// The same order with every F paired with the I and W of one stage that follow it; and without pairs.
 Order with_pairs(Order order);
 Order without_pairs(Order order);
 
-// Every micro-batch alone: slow, and runs in any memory that anything runs in.
+// One micro-batch at a time: slow, and fits into any memory into which an order fits.
 Order one_at_a_time(const Problem& problem);
 
 }  // namespace train_gpt::search

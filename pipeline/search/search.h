@@ -24,7 +24,7 @@ namespace train_gpt {
 inline constexpr int kMostSearchedChunks = 42;  // of a rank: a letter of an order is one byte
 
 struct SearchProgress {
-  double best = 0;    // of the objective, in its unit of time; 0: nothing fits yet
+  double best = 0;    // the least objective so far, in its unit of time; 0: nothing fits yet
   double bound = 0;   // nothing that the request allows is faster
   std::string doing;  // "4 stages per rank"
 };
@@ -41,10 +41,10 @@ struct SearchRequest {
   bool v_shape = true;                          // consider the V placement
   bool bidirectional = false;                   // consider DualPipe: two copies of the parameters
   int max_virtual_stages = 1 << 30;             // p*v at most, e.g. the number of units of the model
-  // Try fewer micro-batches one after the other, too: takes long and pays where memory is scarce. Without it, answers
-  // for more micro-batches may be worse than those for fewer, repeated.
+  // Also try answers for fewer micro-batches one after the other: takes long, and pays where memory is scarce. Without
+  // it an answer for more micro-batches may be worse than one for fewer, repeated.
   bool parts = true;
-  // Called every few milliseconds with what has been found so far; false ends the search with that.
+  // Called every few milliseconds with the progress so far; returning false ends the search with the best found.
   std::function<bool(const SearchProgress&)> progress = nullptr;
 };
 
@@ -53,7 +53,7 @@ struct SearchCandidate {
   std::string name;  // as --schedule takes it; "own order" for what the search built itself
   Placement::Kind placement = Placement::Kind::loop;
   int chunks = 1;      // v
-  int group_size = 0;  // of a named schedule that has groups
+  int group_size = 0;  // of named schedules with groups
   std::int64_t messages = 0;
   bool fits = true;  // within the memory limit
   double makespan = 0, bubble = 0, span = 0, bubble_span = 0, peak_live = 0;

@@ -1,9 +1,9 @@
 // Orders for scarce memory, micro-batch by micro-batch: each enters as a train enters a single line, at the first
-// moment from which its whole way, down with F and back with I, finds every rank free when it comes there and memory
-// for as long as it stays. W takes what gaps there are. What costs memory is the time that a micro-batch stays, over
-// the time from one to the next; here the first is the least there is (or that and a little slack), and the second need
-// not be the same for all: where a pattern of one period (Timetable) has to leave 8 slots between V-shaped ways because
-// 7 do not fit, trains come after 6 and 8 in turn.
+// moment from which its whole way, down with F and back with I, finds every rank free when it arrives and memory for as
+// long as it stays. W fills the gaps. The memory taken is the time that a micro-batch stays, over the time from one to
+// the next. Here the first is the least possible (or a little more, by `slack`), and the second may vary: where a
+// pattern of one period (Timetable) has to leave 8 slots between V-shaped ways because 7 do not fit, trains follow
+// after 6 and 8 slots in turn.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 namespace train_gpt::search {
 
 struct TrainPolicy {
-  double slack = 0;    // how long a micro-batch may wait on its way in all, in actions of mean length
-  bool slots = false;  // as if all actions took one and the same time, and messages none: ways then fit side by side
+  double slack = 0;    // the most that a micro-batch waits on its way in all, in actions of mean length
+  bool slots = false;  // plan as if all actions took the same time and messages none: ways then fit side by side
 };
 
-// Nothing if a micro-batch finds no way in within many attempts.
+// Empty if a micro-batch finds no way in within many attempts.
 std::optional<Order> schedule_trains(const Problem& problem, const TrainPolicy& policy);
 
 }  // namespace train_gpt::search

@@ -1,4 +1,4 @@
-// How much a search has done, and whether it shall go on.
+// Counts how much a search has done, and asks whether it shall go on.
 #pragma once
 
 #include <cstdint>

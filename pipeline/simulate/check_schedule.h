@@ -1,4 +1,4 @@
-// Everything that can be known to be wrong with a schedule before anything runs. Linear in the number of actions.
+// The check of a schedule: finds whatever is wrong with it before anything runs. Linear in the number of actions.
 //
 // A schedule is complete (each micro-batch passes each of its stages with one F and one B, or one F, I and W), in order
 // (F before I or B before W; neighbouring stages on one rank in the order of their hand-over), and agrees with itself:
@@ -36,14 +36,14 @@ struct ScheduleCheck {
   std::vector<std::string> notices;    // what the user should know about a schedule that is accepted all the same
 };
 
-// Throws std::invalid_argument with one message: what is wrong, where, or the circle of ranks waiting for each other. A
-// schedule in which F, B or W of a stage leave micro-batch order is accepted with a notice (gradients, of a streamed
-// head in F, are then added up in another order than elsewhere). `costs` are those of the simulation that measures the
-// queues.
+// Throws std::invalid_argument with one message that says what is wrong and where, or names the circle of ranks that
+// wait for each other. A schedule in which F, B or W of a stage leave micro-batch order is accepted with a notice:
+// gradients (of a streamed head in F) are then added in another order than elsewhere. `costs` are those of the
+// simulation that measures the queues.
 ScheduleCheck check_schedule(const Schedule& schedule, const Costs& costs = {});
 
-// Whether complete and ordered lists can run with these slots; the circle of ranks waiting for each other, in words, if
-// they cannot. Slots are in the order of ChannelTable::channels().
+// Describes the circle of ranks that wait for each other if complete and ordered lists cannot run with these slots;
+// empty if they can. Slots are in the order of ChannelTable::channels().
 std::optional<std::string> blocking_cycle(const Schedule& schedule, const std::vector<ChannelSlots>& slots);
 
 }  // namespace train_gpt

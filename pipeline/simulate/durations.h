@@ -30,16 +30,16 @@ class DurationTable {
     return by_op_[static_cast<std::size_t>(action.op)][action.stage];
   }
 
-  // Whether the actions at this position and the next run as one. They do if such a pair has a cost of its own.
+  // True if the actions at this position and the next run as one, because such a pair has a cost of its own.
   bool runs_as_pair(int rank, std::size_t position) const {
     return pairs_have_cost_ && schedule_.lists[rank][position].fused_with_next &&
            position + 1 < schedule_.lists[rank].size();
   }
 
-  // See Costs; what was measured has it in it.
+  // See Costs; measured durations include it.
   double send_slowdown() const { return measured_ == nullptr ? costs_.send_slowdown : 0.0; }
 
-  // Milliseconds of such a pair: when measured, of its two parts together.
+  // Milliseconds of such a pair; if measured, of both parts together.
   double pair(int rank, std::size_t position) const;
 
  private:

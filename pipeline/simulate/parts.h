@@ -21,20 +21,20 @@ std::vector<ChannelLoad> channel_loads(const Schedule& schedule, const StageCost
 
 // Milliseconds of one rank.
 struct RankWork {
-  double busy = 0.0;      // all actions, without what sends add to them, which depends on the order
-  double critical = 0.0;  // F, I and B: what is not W
+  double busy = 0.0;      // all actions, without the slowdown by sends, which depends on the order
+  double critical = 0.0;  // F, I and B: all but W
   double slowed = 0.0;    // all actions as they ran
 };
 
-// See Simulation::lower_bound. For lists that are not complete: the busiest rank. `more`: actions of every rank beside
-// those of the lists; empty: none.
+// See Simulation::lower_bound; for incomplete lists it is the busiest rank. `more`: actions of every rank beside those
+// of the lists; empty: none.
 double lower_bound(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations,
                    const std::vector<RankWork>& more = {});
 
 // Derives makespan, span, ideal and bubbles from the ranks' busy times, starts and ends.
 void add_up(Simulation& result);
 
-// Simulation::lower_bound, which rounding must not leave above the makespan.
+// Sets Simulation::lower_bound, which rounding must not leave above the makespan.
 void set_bound(Simulation& result, double bound);
 
 // Walks back from the action that ends last: to the one before it on its rank if that ended when it started, else to

@@ -1,8 +1,8 @@
 // The results of simulate() for lists that repeat themselves, without running all of them: a schedule of a million
 // micro-batches is a warm-up, one turn of a few micro-batches again and again, and a cooldown. Once the whole state of
 // the run after a turn (when each rank is free, when each message under way arrives, until when each channel is taken)
-// is the state some turns earlier, later by one and the same time, it stays so: the run is a sum and maximum of such
-// times alone. The turns in between are then counted instead of run.
+// equals the state some turns earlier, shifted by one time, the turns repeat for good, since the run consists of sums
+// and maxima of such times. The turns in between are then counted instead of run.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@
 
 namespace train_gpt {
 
-// The same as simulate(make_schedule(request), costs, options) but for rounding (1e-9 of a time). Nothing if no turn
-// was found, within lists of a third of the micro-batches, after which the state repeats; or if `options` ask for
-// intervals or the critical path, which lists of every action have.
+// The same as simulate(make_schedule(request), costs, options) up to rounding (1e-9 of a time). Empty if the state does
+// not repeat within lists of a third of the micro-batches, or if `options` ask for intervals or the critical path,
+// which need every action.
 std::optional<Simulation> simulate_by_turns(const ScheduleRequest& request, const Costs& costs,
                                             const SimulateOptions& options);
 

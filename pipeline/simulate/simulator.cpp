@@ -8,6 +8,7 @@
 
 #include "pipeline/schedule/channels.h"
 #include "pipeline/schedule/schedule.h"
+#include "pipeline/simulate/beside.h"
 #include "pipeline/simulate/durations.h"
 #include "pipeline/simulate/parts.h"
 #include "pipeline/simulate/versions.h"
@@ -20,7 +21,8 @@ constexpr double kRounding = 1e-9;
 
 class Run {
  public:
-  Run(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations, bool keep_intervals)
+  Run(const Schedule& schedule, const StageCosts& costs, const DurationTable& durations, bool keep_intervals,
+      const Collectives* collectives)
       : schedule_(schedule),
         stages_(schedule.placement.stages),
         costs_(costs),
@@ -37,6 +39,9 @@ class Run {
     result_.busy.assign(ranks_.size(), 0.0);
     result_.first_start.assign(ranks_.size(), 0.0);
     result_.last_end.assign(ranks_.size(), 0.0);
+    if (collectives != nullptr) {
+      for (const std::vector<Collective>& of_rank : *collectives) beside_.emplace_back(of_rank);
+    }
     if (!keep_intervals) return;
     result_.intervals.resize(ranks_.size());
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -100,7 +105,7 @@ class Run {
     const std::vector<Action>& list = schedule_.lists[rank];
     while (state.position < list.size()) {
       const bool pair = durations_.runs_as_pair(rank, state.position);
-      double start = state.clock;
+      double start = std::max(state.clock, collectives_awaited(rank, state.position + (pair ? 1 : 0)));
       state.waits_for = missing_input(list[state.position], start);
       if (state.waits_for == nullptr && pair) state.waits_for = missing_input(list[state.position + 1], start);
       if (state.waits_for != nullptr) return;
@@ -113,7 +118,16 @@ class Run {
       finish(rank, {start, state.clock});
       if (pair) finish(rank, {start, state.clock});
     }
+    collectives_awaited(rank, state.position);
     result_.last_end[rank] = state.clock;
+    if (!beside_.empty()) result_.step = std::max(result_.step, beside_[rank].end());
+  }
+
+  // Issues the rank's collectives that are due. When those are complete that its actions up to `position` need.
+  double collectives_awaited(int rank, std::size_t position) {
+    if (beside_.empty()) return 0.0;
+    beside_[rank].issue(ranks_[rank].position, ranks_[rank].clock);
+    return beside_[rank].awaited(position);
   }
 
   // Records the action at the rank's position, hands its output on and moves past it.
@@ -179,6 +193,7 @@ class Run {
   std::vector<std::size_t> backwards_left_;  // [step]: over all ranks
   std::vector<double> last_backward_;        // [step]: its end, among those that have run
   std::vector<RankState> ranks_;
+  std::vector<Beside> beside_;  // [rank], or empty
   std::vector<int> runnable_;
   Simulation result_;
 };
@@ -243,6 +258,7 @@ void add_up(Simulation& result) {
     last = std::max(last, result.last_end[rank]);
   }
   result.makespan = last - first;
+  result.step = std::max(result.step, last);
   // Rounding may leave a sum of busy times an ulp above the span it fills.
   const double available = static_cast<double>(result.busy.size()) * result.makespan;
   if (available > 0.0) result.bubble = std::max(0.0, 1.0 - total_busy / available);
@@ -262,7 +278,7 @@ Simulation simulate(const Schedule& schedule, const StageCosts& costs, const Sim
   check_positions(schedule);
   const DurationTable durations(schedule, costs, options.durations);
   const bool need_intervals = options.intervals || options.channels || options.critical_path;
-  Simulation result = Run(schedule, costs, durations, need_intervals)();
+  Simulation result = Run(schedule, costs, durations, need_intervals, options.collectives)();
   add_up(result);
   if (options.bound_and_memory) {
     set_bound(result, lower_bound(schedule, costs, durations));

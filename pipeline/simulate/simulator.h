@@ -24,8 +24,9 @@
 namespace train_gpt {
 
 struct Schedule;
+struct Collective;
 
-// The measure by which a schedule is judged: the time from first to last action, or the longest time that any rank is
+// The measure by which schedules are compared: the time from first to last action, or the longest time that any rank is
 // in use.
 enum class Objective : std::uint8_t { makespan, span };
 
@@ -35,8 +36,8 @@ struct MessageSize {
   bool operator==(const MessageSize&) const = default;
 };
 
-// Milliseconds. `forward`, `input`, `weight` (F, I, W; B costs I + W) are those of one micro-batch through the share of
-// one rank and hold
+// Milliseconds. `forward`, `input`, `weight` (F, I, W; B costs I + W) are for one micro-batch through the share of one
+// rank and hold
 //   one value:   every rank; a virtual stage ("chunk") takes 1/v of it;
 //   p values:    one per rank; a chunk takes 1/v of it (bidirectional: one per model stage, for both copies);
 //   p*v values:  one per virtual stage, undivided.
@@ -45,9 +46,9 @@ struct Costs {
   std::vector<double> input = {1.0};
   std::vector<double> weight = {1.0};
   std::vector<double> fused = {};  // an F&B pair, counted where its F runs; empty: the two run one after the other
-  // Links: one value for all of them; or link r between the ranks r and r+1, where r = p-1 leads back to rank 0 and may
-  // be left out if nothing takes it; or all links upwards (r to r+1), then all downwards (r+1 to r): 1, p-1, p, 2(p-1)
-  // or 2p values.
+  // Links: one value for all of them; or one per link r between ranks r and r+1, where r = p-1 leads back to rank 0 and
+  // may be left out if nothing uses it; or all links upwards (r to r+1), then all downwards (r+1 to r): 1, p-1, p,
+  // 2(p-1) or 2p values.
   std::vector<double> latency = {0.0};     // of one hop, never divided
   std::vector<double> bandwidth = {};      // of one direction, GB/s (10^9 bytes); empty: infinite
   double message_bytes = 0.0;              // one activation or one gradient, (b, T, C); 0: unknown
@@ -71,23 +72,24 @@ struct Hop {
 struct StageCosts {
   std::vector<double> forward, input, weight;  // [virtual stage], milliseconds
   std::vector<double> fused;                   // [virtual stage], or empty
-  // [virtual stage]: activations from its previous stage to it, gradients from it to its previous stage. Free within a
+  // [virtual stage]: activations from the previous stage to it, gradients from it to the previous stage. Free within a
   // rank; empty: free everywhere.
   std::vector<Hop> activation, gradient;
   double send_slowdown = 0.0;  // see Costs
 
-  // The cost of the message of an F, I or B of a stage on its way to the stage that takes it.
+  // The cost of the message of a stage's F, I or B on its way to the stage that takes it.
   Hop hop_after(Op op, int stage, const Placement& placement) const;
 };
 
-// Latency in milliseconds and bandwidth in GB/s (0: infinite) between two of so many ranks. Throws
-// std::invalid_argument if `costs` have no value for that link, or another number of values than above.
+// Latency in milliseconds and bandwidth in GB/s (0: infinite) between two of `ranks` ranks. Throws
+// std::invalid_argument if `costs` have no value for that link, or a number of values not listed above.
 struct LinkCost {
   double latency = 0.0, bandwidth = 0.0;
+  bool operator==(const LinkCost&) const = default;
 };
 LinkCost link_cost(const Costs& costs, int ranks, int source, int destination);
 
-// Fills in the hops from the links of `costs`. Throws std::invalid_argument if the placement takes a link without cost.
+// Fills in the hops from the links of `costs`. Throws std::invalid_argument if the placement uses a link without cost.
 void set_hops(StageCosts& stages, const Costs& costs, const Placement& placement);
 
 // Throws std::invalid_argument if a list has another length than 1, p or p*v, or a value is negative or not finite.
@@ -108,14 +110,16 @@ struct SimulateOptions {
   bool critical_path = false;                  // the chain of actions that makes the makespan
   double weight_memory = 1.0;                  // fraction of an activation that stays alive between I and W, 0 .. 1
   const ActionDurations* durations = nullptr;  // instead of the costs: what every single action took when measured
+  // [rank]: what replicas exchange beside the actions (pipeline/simulate/collectives.h)
+  const std::vector<std::vector<Collective>>* collectives = nullptr;
 };
 
 struct ChannelLoad {
   Channel channel;
   std::int64_t messages = 0;
   double bytes = 0.0;
-  // Most messages that needed a slot at one time: from the end of the action that sends a message to the end of the one
-  // that takes it, with as many slots as are wanted. The check takes its slot counts from here.
+  // Most messages that needed a slot at one time, with unlimited slots: from the end of the action that sends a message
+  // to the end of the one that takes it. check_schedule() takes its slot counts from here.
   int longest_queue = 0;
 };
 
@@ -126,12 +130,13 @@ struct ActionPosition {
 
 struct Simulation {
   double makespan = 0.0;     // milliseconds, first start to last end
+  double step = 0.0;         // since the first action, or collective, could start, to the end of the last of both
   double span = 0.0;         // largest (last end - first start) of a rank, milliseconds
   double ideal = 0.0;        // largest busy time of a rank, milliseconds
   double bubble = 0.0;       // 1 - busy / (p * makespan), busy of all ranks together
   double bubble_span = 0.0;  // 1 - ideal / span: the zero-bubble papers' measure
   // No order of the same actions on the same ranks is faster: the longest chain of dependencies, or the busiest rank
-  // between the earliest moment it can start and what must follow its last backward elsewhere.
+  // with its earliest possible start before it and what must follow its last backward elsewhere after it.
   double lower_bound = 0.0;
 
   std::vector<double> busy;         // [rank], milliseconds
@@ -152,8 +157,8 @@ struct Simulation {
 };
 
 // Throws std::invalid_argument if the lists block each other (the message says what each rank waits for) or name a
-// stage or micro-batch that does not exist or is not the rank's; whether they are complete is for check_schedule() to
-// say.
+// stage or micro-batch that does not exist or is not the rank's. It does not check that they are complete:
+// check_schedule() does.
 Simulation simulate(const Schedule& schedule, const Costs& costs, const SimulateOptions& options = {});
 Simulation simulate(const Schedule& schedule, const StageCosts& costs, const SimulateOptions& options = {});
 

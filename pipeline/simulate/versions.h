@@ -46,11 +46,11 @@ void check_versions(const Schedule& schedule);
 // Returns those pairs, of the step that has the fewest. Throws std::invalid_argument where a fact is none.
 int update_slack(const Schedule& schedule);
 
-// A step as a rank runs it again and again: its list from after the last backward of one step to the last backward of
-// the next, from the middle of `schedule`. Micro-batches 0 .. m-1 are those of the step, m .. 2m-1 of the one after it,
-// some of whose forwards run ahead. For drawing, measuring and running, not for check_schedule() or simulate().
+// The step that each rank repeats: from the middle of `schedule`, its list after the last backward of one step up to
+// the last backward of the next. Micro-batches 0 .. m-1 are those of the step, m .. 2m-1 those of the next, some of
+// whose forwards run ahead. For drawing, measuring and running, not for check_schedule() or simulate().
 Schedule window_of(const Schedule& schedule);
-// How many actions of such a window come before the update by the step before it.
+// How many actions of such a window come before the update of the step before it.
 std::size_t update_position(const Schedule& window, int rank);
 
 // The steps between fill and drain.
@@ -61,8 +61,8 @@ struct SteadyState {
 // Needs a simulation with intervals, of a schedule of at least 6 steps.
 SteadyState steady_state(const Schedule& schedule, const Simulation& simulation);
 
-// One step: simulate(); of a schedule without a flush its window, with the period as makespan and the bubble of the
-// steps in the middle. (Its lower bound is the busiest rank; channels stay those of all steps.)
+// Simulates one step: simulate(), or for a schedule without a flush its window, with the period as makespan and the
+// bubble of the middle steps. (The lower bound is then the busiest rank; channels are those of all steps.)
 Simulation simulate_step(const Schedule& schedule, const StageCosts& costs, SimulateOptions options = {});
 
 }  // namespace train_gpt

@@ -16,7 +16,7 @@
 
 namespace train_gpt {
 
-// When an action waited and worked, as marks of the device; resolved with Device::time_ms after the step.
+// When an action waited and worked, as marks of the device, which Device::time_ms turns into times after the step.
 struct ActionMarks {
   Device::Mark wait_begin = 0;
   Device::Mark begin = 0;
@@ -35,15 +35,15 @@ class Executor {
   // Optimistic steps (pipeline/plan/speculation.h): runs the first actions of the next training list, with the
   // parameters that are in memory now. The next train_step continues after them.
   void train_ahead(float dloss);
-  // Takes that back: the next train_step begins from the start. Collective over the pipeline, after train_ahead.
+  // Undoes train_ahead: the next train_step begins from the start. Collective over the pipeline.
   void roll_back();
 
   // Runs the training list of this rank once: gradients are added to memory.gradients(), losses are written. `dloss` is
-  // 1 / valid targets of the step. Tokens and targets are in memory before.
-  // `after_action(i)` is called after action i has been enqueued and its output is on its way.
+  // 1 / valid targets of the step. The caller has loaded tokens and targets. `after_action(i)` is called after action i
+  // has been enqueued and its output is on its way.
   void train_step(float dloss, const std::function<void(std::size_t)>& after_action);
-  // Without a flush (Plan::window). The pipe is filled by the window before the first step with `next` alone, goes on
-  // with windows of both, and is empty after one without `next`.
+  // For schedules without a flush (Plan::window). A window with `next` alone, before the first step, fills the pipe;
+  // windows with both keep it full; one without `next` empties it.
   struct Window {
     std::int64_t step = 0;
     bool own = true;   // its actions of this step
@@ -52,7 +52,7 @@ class Executor {
   void begin_flow();
   void train_window(float dloss, const Window& window, const std::function<void(std::size_t)>& after_action);
   void end_flow();
-  // The parameters that the actions of a step compute with: memory of RankMemory. Set before the first of them.
+  // The parameters that the actions of a step compute with: memory of RankMemory. To be set before the first of them.
   void set_version(std::int64_t step, const float* values, const void* low) {
     versions_[static_cast<std::size_t>(step % 2)] = {values, low};
   }
@@ -63,21 +63,21 @@ class Executor {
   // Runs the forward-only list: losses are written, nothing else changes.
   void validate();
   // Runs the list of generation: the logits at `position` of every row of micro-batch 0 arrive in memory.next_logits(),
-  // where the head is. With PlanRequest::caches of row 0 alone, where the cache has all positions before `first`.
+  // on the head's rank. With PlanRequest::caches only row 0 is run; the cache holds its positions before `first`.
   void next_logits(std::int64_t first, std::int64_t position);
 
-  // Runs one action (not a W of a B: name I and W) outside of any list, on the buffers of its place in the training
-  // list: for measuring costs. Nothing is sent or received; gradients are added as always.
+  // Runs one action outside of any list, on the buffers of its place in the training list: for measuring costs. Not for
+  // B, whose I and W run one by one. Nothing is sent or received; gradients are added as always.
   void run_alone(const Action& action, float dloss);
 
-  // Runs the actions of one micro-batch of every stage alone, of the lists of training, validation and generation, on
-  // whatever is in memory, so often that gradients are both set and added to: what a device sets up when an operation
-  // first runs (code, plans of products) is then there before any message waits. Tokens and targets are in memory
-  // before; gradients are added as always.
+  // Runs each stage's actions of one micro-batch, from the lists of training, validation and generation, on whatever is
+  // in memory, often enough that gradients are both set and added to. So a device sets up everything that the first run
+  // of an operation needs (code, plans of products) before any message waits. The caller has loaded tokens and targets;
+  // gradients are added as always.
   void dry_run();
 
-  // Called within the working time of every action, before it starts, with its position in the list: for delays that
-  // tests inject, and for the timed device, whose actions take nothing but this time.
+  // Called with the position of every action in the list, as part of the action's working time: for delays that tests
+  // inject, and for the timed device, whose actions take no other time.
   void set_extra_work(std::function<void(std::size_t)> work) { extra_work_ = std::move(work); }
 
   // Called before an action waits for its input, with its position in the list.
@@ -98,11 +98,11 @@ class Executor {
   struct RingState {
     std::vector<Ticket> tickets;  // per slot
     std::int64_t posted = 0;      // receives started in this list
-    std::int64_t taken = 0;       // messages of this list that were used
+    std::int64_t taken = 0;       // messages of this list that were consumed
     std::int64_t sent = 0;        // in this list
     std::int64_t expected = 0;    // messages that may be received now: of the list, or of what runs ahead
-    int ahead = 0;                // messages that are sent ahead
-    std::array<std::vector<std::int64_t>, 3> bytes = {};  // of the messages that each list takes, by ForwardUse
+    int ahead = 0;                // messages sent by actions that ran ahead
+    std::array<std::vector<std::int64_t>, 3> bytes = {};  // of the messages that each list receives, by ForwardUse
 
     const std::vector<std::int64_t>& of(ForwardUse use) const { return bytes[static_cast<std::size_t>(use)]; }
     // Bytes of message number `message`; without a flush there are more messages than the list has.
@@ -148,8 +148,8 @@ class Executor {
   ActionPlan plan_alone(const Action& action) const;
   void dry_run_window();
   float* gradients(int place) const;
-  // The group of micro-batches (PlanRequest::local_groups) that one belongs to which so many of its stage go before,
-  // and where the group's sum is.
+  // The accumulation group (PlanRequest::local_groups) of a micro-batch, given how many of its stage came before it,
+  // and the place of the group's sum.
   struct Group {
     int number = 0;
     int place = 0;  // of RankMemory::gradients
@@ -176,18 +176,18 @@ class Executor {
   std::vector<StageProgress> progress_;                      // parallel to stages_
   std::vector<RingState> rings_;
   std::vector<ActionMarks> marks_;
-  Device::Mark middle_ = 0;                // see ActionMarks, of the action that runs
-  std::vector<Input> inputs_;              // awaited so far in this list
-  std::size_t next_missing_ = 0;           // those before it have arrived
-  std::size_t actions_ahead_ = 0;          // of the training list, that may run ahead
-  bool is_ahead_ = false;                  // and have
-  Window window_;                          // that runs
+  Device::Mark middle_ = 0;                // ActionMarks::middle of the action that runs
+  std::vector<Input> inputs_;              // of this list so far
+  std::size_t next_missing_ = 0;           // all inputs before this one have arrived
+  std::size_t actions_ahead_ = 0;          // how many of the training list may run ahead
+  bool is_ahead_ = false;                  // they have run
+  Window window_;                          // the one that runs
   std::array<Version, 2> versions_;        // of even and of odd steps
   const WeightStash* stash_ = nullptr;     // instead
   ForwardUse use_ = ForwardUse::training;  // of the list that runs
   float dloss_ = 0;
   std::int64_t first_position_ = 0, position_ = 0;  // of generation
-  std::vector<ActionPlan> generation_;              // with messages of so many positions
+  std::vector<ActionPlan> generation_;              // with messages of the positions that are computed
   bool updates_each_backward_ = false;              // pipedream: gradients are those of one micro-batch
   std::function<void(std::size_t)> extra_work_;
   std::function<void(ForwardUse, std::size_t)> before_action_;

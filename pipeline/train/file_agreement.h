@@ -9,7 +9,7 @@
 
 namespace train_gpt {
 
-// Brings together hashes of which every element is nonzero on at most one rank. Collective.
+// Gives all ranks the hashes of all: each element is nonzero on at most one rank. Collective.
 void one_hot_sum_hashes(Communicator& world, std::span<std::uint64_t> hashes);
 
 // 16 hex digits over all bytes of a file that every rank can read; the ranks share the reading. Empty if one of them

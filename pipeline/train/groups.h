@@ -26,7 +26,7 @@ struct Groups {
   std::unique_ptr<Communicator> pipeline;  // the ranks of this replica
   std::unique_ptr<Communicator> replicas;  // this pipeline rank in all replicas; null if d = 1
   std::unique_ptr<Communicator> mirrors;  // bidirectional: ranks r and p-1-r, which hold the same parameters; else null
-  // Pairs of ranks that hold the two ends of shards of a tied embedding, by the other rank; those of this rank.
+  // This rank's pairs with ranks that hold the other end of shards of a tied embedding, one for each such rank.
   struct TiedPair {
     int peer = 0;
     std::unique_ptr<Communicator> pair;
@@ -36,12 +36,12 @@ struct Groups {
 
   int rank() const { return pipeline->rank(); }
   int replica() const { return world->rank() / layout.pipeline; }
-  // One rank per parameter contributes to norms, hashes and checkpoints: in replica 0, and of two mirrored ranks the
-  // first.
+  // One rank per parameter contributes to norms, hashes and checkpoints: that of replica 0, and the first of two
+  // mirrored ranks.
   bool owns_parameters() const;
   bool is_first_of_mirrored() const { return mirrors == nullptr || mirrors->rank() == 0; }
   Communicator* tied_to(int peer) const;
-  // visit(communicator) for each that there is.
+  // Calls visit(communicator) for each that is not null.
   template <class Visit>
   void for_each(const Visit& visit) {
     for (Communicator* group : {world, pipeline.get(), replicas.get(), mirrors.get()}) {

@@ -1,4 +1,4 @@
-// Measurements of a step: per rank when it worked and waited, and the bubble that follows, in both measures that papers
+// Measurements of a step: when each rank worked and waited, and the bubble that follows, in both measures that papers
 // use.
 #pragma once
 
@@ -22,7 +22,7 @@ struct RankTimes {
   static RankTimes read(std::span<const double> numbers);
 };
 
-// `clock_ms`: what this rank's clock is ahead of rank 0's.
+// `clock_ms`: how far this rank's clock is ahead of rank 0's.
 RankTimes rank_times(Device& device, std::span<const ActionMarks> marks, double clock_ms);
 
 struct StepBubble {
@@ -31,7 +31,7 @@ struct StepBubble {
   double bubble_span = 0;  // 1 - ideal / span: ideal = largest busy time, span = largest (last end - first start)
 };
 StepBubble step_bubble(std::span<const RankTimes> ranks);
-// Without a flush, where each rank has its step at another time: makespan is the mean of the ranks' own.
+// Without a flush, where ranks run a step at different times: the makespan is the mean of the ranks' own.
 StepBubble window_bubble(std::span<const RankTimes> ranks);
 
 }  // namespace train_gpt

@@ -1,5 +1,5 @@
-// All memory of a rank, allocated from its plan in one go before step 0. Owns everything; the pointers it hands out
-// live as long as it does.
+// All memory of a rank, allocated from its plan at once, before step 0. Pointers that it hands out are valid as long as
+// it lives.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class RankMemory {
   float* spare_parameters() const { return floats(MemoryUse::spare_parameters); }
   void* spare_working_parameters() const;  // likewise
   float* gradients() const { return floats(MemoryUse::gradients); }
-  // Those of a step, where two steps have their own (MemoryUse::second_gradients).
+  // The gradients of a step, where two steps have their own (MemoryUse::second_gradients).
   float* step_gradients(std::int64_t step) const {
     float* second = floats(MemoryUse::second_gradients);
     return second != nullptr && step % 2 != 0 ? second : gradients();
@@ -45,7 +45,7 @@ class RankMemory {
   std::int32_t* tokens(int micro_batch) const;   // null unless in RankPlan::tokens
   std::int32_t* targets(int micro_batch) const;  // null unless in RankPlan::targets
   float* losses(int micro_batch) const;          // null unless in RankPlan::losses
-  // Those of all micro-batches in RankPlan::losses, `stride` floats apart; between two lie some that are always 0.
+  // The losses of all micro-batches in RankPlan::losses, `stride` floats apart; the padding between them is always 0.
   struct Losses {
     const float* first = nullptr;
     std::int64_t count = 0;
@@ -58,7 +58,7 @@ class RankMemory {
 
   float* last_update() const { return floats(MemoryUse::last_update); }
 
-  // parameters() and spare_parameters() change places.
+  // Exchanges parameters() and spare_parameters().
   void swap_parameters() { std::swap(at(MemoryUse::parameters), at(MemoryUse::spare_parameters)); }
   void swap_update() { std::swap(at(MemoryUse::spare_parameters), at(MemoryUse::last_update)); }
   void swap_working_parameters() {

@@ -12,8 +12,8 @@ struct Sampling {
   double top_p = 1;        // only the fewest likeliest ids that together have this probability (Holtzman et al. 2020)
 };
 
-// Draws an id from softmax(logits / temperature), restricted to the k likeliest ids, then to those of probability p
-// among them; of ids that are equally likely the first ones stay. `uniform` is in [0, 1).
+// Draws an id from softmax(logits / temperature), restricted to the k likeliest ids, then to the likeliest that have
+// probability p together; among equally likely ids the first are kept. `uniform` is in [0, 1).
 std::int32_t sample_token(std::span<const float> logits, const Sampling& sampling, double uniform);
 
 // The k-th uniform number of a seed, in [0, 1): a pure function, so that every rank draws the same.

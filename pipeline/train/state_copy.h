@@ -14,17 +14,17 @@ namespace train_gpt {
 
 class StateCopy {
  public:
-  // Only what this rank writes is copied. The referenced objects outlive it. Throws std::runtime_error where the host
-  // has no such memory.
+  // Copies only what this rank writes. The referenced objects outlive it. Throws std::runtime_error where the host
+  // lacks the memory.
   StateCopy(Device& device, Trainer& trainer, const ModelConfig& model);
 
   OptimizerKind optimizer() const { return memory_.plan().layout.optimizer; }
   // Bytes.
   std::int64_t size() const { return size_; }
-  // On the rank's own thread, between two steps.
+  // Copies the state; on the rank's own thread, between two steps.
   void take(bool moments);
-  // This rank's part of files that create_model_file() and create_optimizer_file() made, on the disk when it returns.
-  // On any thread: it needs neither the device nor other ranks.
+  // Write this rank's part of the files that create_model_file() and create_optimizer_file() made, and return when it
+  // is on the disk. On any thread: neither the device nor other ranks are needed.
   void write_model(const std::string& path) const;
   void write_moments(const std::string& path) const;
 
@@ -32,7 +32,7 @@ class StateCopy {
   struct Release {
     void operator()(std::byte* memory) const;
   };
-  // Bytes of the copy, the plan's, that come before those of one use.
+  // Bytes of the copy before those of one use.
   std::int64_t before(MemoryUse use) const;
   float* at(MemoryUse use) const { return reinterpret_cast<float*>(bytes_.get() + before(use)); }
 

@@ -1,6 +1,6 @@
-// One small memory-mapped file per rank in the output directory: what the rank does right now and when it last moved.
-// It outlives the process, so that after a crash `train_gpt status DIR` shows where each rank was; and the ranks of one
-// host read each other's, so that a stalled or failing rank is noticed by those who wait for it.
+// One small memory-mapped file per rank in the output directory: what the rank is doing and when it last moved. It
+// outlives the process, so that after a crash `train_gpt status DIR` shows where each rank was; and the ranks of one
+// host read each other's files, so that those who wait for a stalled or failed rank notice it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct RankState {
   bool stepping = false;  // inside a step or a validation, where signs of life come every few milliseconds
 };
 
-// The file of this rank; creates or replaces it. Rank 0 removes those of ranks that only an earlier run had.
+// Creates or replaces this rank's file. Rank 0 removes the files of ranks that only an earlier run had.
 class StateFile {
  public:
   // Throws std::runtime_error naming the file, also when the disk is full.
@@ -50,7 +50,7 @@ class StateFile {
 std::unique_ptr<RankState> read_state(const std::string& directory, int rank);
 std::vector<RankState> read_states(const std::string& directory);
 
-// True if the rank's process was on this host and is there no more, though it neither finished nor failed.
+// True if the rank's process ran on this host and has vanished without having finished or failed.
 bool is_gone(const RankState& state);
 
 // The time on this host, on the clock of RankState::beat.

@@ -41,6 +41,7 @@ Trainer::Trainer(Device& device, Groups& groups, const Plan& plan, const Optimiz
     executor_.set_before_action([this](ForwardUse use, std::size_t action) { before_action(use, action); });
   }
   prepare_windows();
+  time_lowered();
   const bool stashes = stashes_weights(plan_.request.schedule.name);
   if (stashes && plan_.request.training && plan_.request.computes) {
     stash_.emplace(memory_, plan_.request.precision, train_gpt::older_versions(plan_.request.schedule, groups_.rank()));
@@ -192,7 +193,7 @@ StepResult Trainer::norm_then_update(std::int64_t step) {
   updating.begin = device_.mark();
   if (plan_.request.computes && !result.skipped) update(step, result.grad_norm);  // clips
   updating.end = device_.mark();
-  if (plan_.request.computes) lowered_marks_[update_at_] = updating;
+  if (update_at_ < lowered_.size()) lowered_marks_[update_at_] = updating;
   return result;
 }
 

@@ -1,5 +1,5 @@
-// The trainer: one rank's part in training a model. It owns the rank's memory and executor and takes the steps; reading
-// options, tokens and writing logs is done by the commands.
+// The trainer: one rank's part in training a model. It owns the rank's memory and executor and takes the steps; the
+// commands read options and tokens and write logs.
 #pragma once
 
 #include <array>
@@ -41,11 +41,11 @@ struct OptimizerSettings {
   double grad_clip = 1.0;
 };
 
-// Numbers that ranks give with the report of a step and of which each learns the sums; what they mean is the caller's.
+// Numbers that each rank adds to the report of a step, whose sums all ranks get; the caller gives them their meaning.
 inline constexpr std::size_t kVotes = 12;
 using Votes = std::array<double, kVotes>;
 
-// Something is not a finite number. All ranks know, and throw it at the same place: one of them says so.
+// A number that is not finite. All ranks know it and throw at the same place, so that one message is enough.
 class NotFinite : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -56,7 +56,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping; timed device: not a number
   double learning_rate = 0;
   double ms = 0;                     // from the step's start to the end of its update, on this rank
-  std::span<const RankTimes> times;  // of every rank of the job; until the next step
+  std::span<const RankTimes> times;  // of every rank of the job; valid until the next step
   bool redone = false;               // optimistic: the update was rolled back and done again with the true clip factor
   bool steady = false;               // without a flush: the pipe was full from the end of the step before to its end
   double norm_wait_ms = 0;           // without a flush: how long this rank waited for the norm of all ranks
@@ -65,8 +65,8 @@ struct StepResult {
 };
 
 // When a lowered action was issued, and when this rank spent time on it: from waiting for its result (reductions that
-// run beside other actions) or working on it, to its end. An update is issued when the norm is: it begins once every
-// rank knows the norm. A gather belongs to the step whose first actions it runs beside, the one after its update.
+// run beside other actions) or working on it, to its end. An update is issued together with the norm, and begins once
+// every rank knows the norm. A gather belongs to the step after its update, beside whose first actions it runs.
 struct LoweredMarks {
   Device::Mark issued = 0;
   Device::Mark begin = 0;
@@ -77,7 +77,7 @@ class Trainer {
  public:
   // Allocates all memory (the plan's, nothing later). The referenced objects outlive the trainer.
   Trainer(Device& device, Groups& groups, const Plan& plan, const OptimizerSettings& optimizer);
-  // Takes its hooks away from the device and the communicators.
+  // Removes its hooks from the device and the communicators.
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -85,9 +85,9 @@ class Trainer {
   // Called every few milliseconds while the rank computes, and while it waits; may throw to end the run.
   void set_hooks(const std::function<void()>& while_computing, const std::function<void()>& while_waiting);
 
-  // Opens channels and collectives, then runs every kind of action dry once where the device sets things up on first
-  // use, so that no message waits for that; collective, after the parameters are there and before the first step,
-  // validation or measurement.
+  // Opens channels and collectives, then makes a dry run where the device sets things up on first use, so that no
+  // message waits for that. Collective; after the parameters are loaded and before the first step, validation or
+  // measurement.
   void open();
 
   // Reads this rank's part of a step's rows into `batch`, which allocates on its first use alone.
@@ -96,7 +96,7 @@ class Trainer {
   void initialise(std::uint64_t seed);
   void load(const ModelFile& file);
   void load_moments(const OptimizerFile& file);
-  // Where that part of parameters and moments lies in memory() that this rank writes to files; null: other ranks do.
+  // The places in memory() of the parameters and moments that this rank writes to files; null: it writes none.
   const ArenaLayout* written_parameters() const;
   const ArenaLayout* written_moments() const;
   // Waits for the parameters that other replicas updated (--zero).
@@ -109,13 +109,13 @@ class Trainer {
   //
   // With PlanRequest::spare_parameters steps are optimistic if `next` is given, the batch of the step that the caller
   // takes immediately after this one: the parameters are updated on the assumption that nothing has to be clipped, and
-  // the forwards of that step begin, while the norm is still on its way. When it arrives the moments follow, or, if the
-  // assumption was wrong, update and forwards are taken back. Results are those of steps without `next`, bit by bit.
+  // the forwards of that step begin, while the norm is still on its way. Then the moments follow or, if the assumption
+  // was wrong, update and forwards are rolled back. Results are those of steps without `next`, bit by bit.
   StepResult step(std::int64_t step, const Batch& batch, const Batch* next = nullptr);
-  // Without a flush (PlanRequest::flushless) a step is taken like this, and step() not at all. `next` is the batch of
-  // the step that the caller takes immediately after this one, some of whose forwards run ahead; without it the pipe is
-  // drained, and only then anything else can be done with the trainer. take(step, result) is called for every step
-  // whose numbers are known now: the one before, and without `next` this one, too.
+  // Takes a step of a schedule without a flush (PlanRequest::flushless), in place of step(). `next` is the batch of the
+  // step that the caller takes immediately after this one, some of whose forwards run ahead; without it the pipe is
+  // drained, and only then can the trainer do anything else. Calls take(step, result) for every step whose numbers have
+  // become known: the one before, and without `next` this one, too.
   using TakeResult = std::function<void(std::int64_t step, const StepResult& result)>;
   void flow(std::int64_t step, const Batch& batch, const Batch* next, const TakeResult& take);
   bool flowing() const { return flow_.open; }
@@ -127,18 +127,18 @@ class Trainer {
   // With PlanRequest::error_feedback, likewise: the update of the last step, negative.
   void load_update(const ModelFile& file);
   void save_update(const std::string& path);
-  // So many steps whose loss or norm is not finite update nothing instead.
+  // The first `steps` steps whose loss or norm is not finite are skipped instead of throwing NotFinite.
   void set_max_skipped(std::int64_t steps) { skips_left_ = steps; }
   // Asked at the end of each step for this rank's votes.
   void set_votes(std::function<Votes()> votes) { votes_ = std::move(votes); }
   // Mean loss over the valid targets of one batch of a step's size.
   double validate(const Batch& batch);
-  // The sum of the losses of each row's valid targets (row of the global batch). Collective, the same on
-  // all ranks, and of a row's tokens alone: it depends neither on the rows beside it nor on ranks and schedule.
+  // For each row of the global batch the sum of the losses of its valid targets. Collective; the same on all ranks. It
+  // depends on the row's tokens alone, neither on the rows beside it nor on ranks and schedule.
   std::vector<double> row_losses(const Batch& batch);
-  // Continues `ids` by `count` ids; `take` gets each new id on every rank, in order, and may end it by returning false,
-  // on all ranks alike. Row 0 of micro-batch 0 holds the last T ids. Depends on parameters, ids, sampling and seed
-  // alone. Collective.
+  // Continues `ids` by `count` ids. `take` gets each new id on every rank, in order, and may end this by returning
+  // false, on all ranks alike. Row 0 of micro-batch 0 holds the last T ids. The result depends on parameters, ids,
+  // sampling and seed alone. Collective.
   void generate(std::vector<std::int32_t> ids, std::int64_t count, const Sampling& sampling, std::uint64_t seed,
                 const std::function<bool(std::int32_t)>& take);
   // The name of a parameter that holds a value that is not finite; empty: all are finite. Collective.
@@ -147,8 +147,8 @@ class Trainer {
   // if some rank's copy of a parameter (replicas, second direction, tied head) is not its owner's, bit for bit.
   std::string parameter_hash();
 
-  // Median milliseconds of F, I and W of every virtual stage, measured on all ranks at once; collective. Leaves no
-  // trace.
+  // Median milliseconds of F, I and W of every virtual stage, measured on all ranks at once; collective. Changes no
+  // state.
   StageCosts measure_stages();
 
   // Marks of the last training step's actions, and of what lower() adds to them.
@@ -199,6 +199,7 @@ class Trainer {
   void note_complete();
   void issue(std::size_t index);
   void await_reduction(std::size_t index);
+  void time_lowered();
   bool is_over(std::size_t index);
   void finish_reduction(std::size_t index);
   void finish_reductions();
@@ -226,7 +227,7 @@ class Trainer {
   void prepare_windows();
   void gather_stage(int stage);
   Ticket start_gather(int section);
-  // --zero, of this replica.
+  // True under --zero with several replicas.
   bool shards() const { return plan_.request.zero > 0 && groups_.replicas != nullptr; }
   const Section& section(int index) const { return memory_.plan().sections[static_cast<std::size_t>(index)]; }
   ElementRange own_piece(const Section& section) const;
@@ -253,7 +254,7 @@ class Trainer {
   std::vector<LoweredAction> lowered_;
   std::vector<LoweredMarks> lowered_marks_;  // parallel, of the last step
   std::size_t issued_ = 0;
-  // A reduction under way; null: none, or complete.
+  // A reduction under way; a null group: none, or complete.
   struct Running {
     Communicator* group = nullptr;
     Ticket ticket = 0;
@@ -261,24 +262,25 @@ class Trainer {
     double ends = 0;  // timed device: in ms; 0: not all replicas have come
   };
   std::vector<Running> running_;                     // parallel to lowered_
-  std::vector<float> met_;                           // timed device: what replicas meet by
+  std::vector<float> met_;                           // timed device: reduced in place of gradients
+  std::vector<double> timed_ms_;                     // timed device: [lowered_]
   double reduces_until_ = 0;                         // likewise, as Running::ends
   std::size_t update_at_ = 0;                        // of the update in lowered_; gathers follow it
-  bool is_gathered_ = true;                          // or under way: what the first actions of the next step need
+  bool is_gathered_ = true;                          // what the next step's first actions need, or it is under way
   Shard shard_;                                      // --zero: what this replica owns
   std::vector<std::vector<std::int64_t>> low_cuts_;  // --zero 3: sections' cuts, in floats of the working parameters
-  // Gathers of a list of forwards alone: those before next_gather_ are issued.
+  // Gathers of a forward-only list: those before next_gather_ have been issued.
   std::vector<Running> forward_gathers_;
   std::size_t next_gather_ = 0;
-  const char* waits_for_ = nullptr;  // what of other ranks, beside messages; null: nothing
+  const char* waits_for_ = nullptr;  // other than messages; null: nothing
   std::vector<std::int32_t> host_tokens_;
   std::vector<float> host_losses_;
   std::vector<double> host_sums_;  // of the atoms that this rank owns
   std::int64_t atoms_ = 0;         // of the model
   bool is_ahead_ = false;          // the next step has begun
   std::int64_t gradients_of_ = 0;  // the step whose gradients are reduced and applied
-  // Without a flush. The step whose window has ended and whose update has not been made waits beside the window of the
-  // next one.
+  // State without a flush. A step whose window has ended and whose update has not been made waits during the window of
+  // the next.
   struct Flow {
     bool open = false;          // the pipe is not empty
     double window_begin_s = 0;  // of the window that runs
@@ -286,7 +288,7 @@ class Trainer {
     std::int64_t waiting = -1;  // step; -1: none waits
     bool merging = false;       // its report is on its way
     bool has_update = false;    // RankMemory::last_update is one
-    bool is_taken = false;      // its update is made, ahead of its norm
+    bool is_taken = false;      // its update was made before its norm was known
     Ticket merged = 0;
     std::size_t update_at = 0;  // actions of a window before the update by the step before it
     LoweredMarks updating;

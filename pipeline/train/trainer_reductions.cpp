@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/plan/replica_collectives.h"
 #include "pipeline/train/state_file.h"
 
 namespace train_gpt {
@@ -61,13 +62,28 @@ void Trainer::note_complete() {
   }
 }
 
+// Timed device: the time of each is given, or follows from its bytes.
+void Trainer::time_lowered() {
+  if (plan_.request.computes) return;
+  const int rank = groups_.rank();
+  const std::vector<LinkCost>& links = plan_.request.replica_links;
+  for (const LoweredAction& action : lowered_) {
+    if (links.empty()) {
+      timed_ms_.push_back(plan_.request.reduction_ms / static_cast<double>(lowered_.size()));
+      continue;
+    }
+    const auto one = collective_of(plan_, rank, action, links[static_cast<std::size_t>(rank)]);
+    timed_ms_.push_back(one ? one->ms : 0);
+  }
+}
+
 // Timed device: once all replicas have come a reduction takes its time, after those before it.
 bool Trainer::is_over(std::size_t index) {
   if (plan_.request.computes) return true;
   double& ends = running_[index].ends;
   const double now = 1000 * monotonic_seconds();
   if (ends == 0) {
-    ends = std::max(reduces_until_, now) + plan_.request.reduction_ms / static_cast<double>(lowered_.size());
+    ends = std::max(reduces_until_, now) + timed_ms_[index];
     reduces_until_ = ends;
   }
   return now >= ends;
@@ -85,7 +101,10 @@ void Trainer::issue(std::size_t index) {
   const auto all_reduce = [&](Communicator* group, float* values, std::int64_t elements) {
     running_[index] = {group, group->all_reduce(values, elements), device_.mark()};
   };
-  if (!plan_.request.computes) return all_reduce(replicas, &met_[index], 1);
+  if (!plan_.request.computes) {
+    if (action.kind != LoweredAction::Kind::let_go) all_reduce(replicas, &met_[index], 1);
+    return;
+  }
   switch (action.kind) {
     case LoweredAction::Kind::reduce_mirrors:
       all_reduce(groups_.mirrors.get(), gradients(), section(action.section).elements);
@@ -137,6 +156,7 @@ void Trainer::await_reduction(std::size_t index) {
   if (group == nullptr) return;
   group->await(running_[index].ticket);
   if (!is_over(index)) group->await_until([&] { return is_over(index); });
+  if (!plan_.request.computes) return;
   const LoweredAction& action = lowered_[index];
   if (action.kind == LoweredAction::Kind::gather) refresh_working_parameters(action.section);
   if (action.kind == LoweredAction::Kind::reduce_replicas) keep_own_gradients(action.section);

@@ -97,7 +97,7 @@ void Trainer::issue_gathers() {
 
 // Gathers of the step before go on beside this one. Those that were complete when it began have taken no time of it.
 void Trainer::begin_gathers() {
-  if (!is_gathered_) issue_gathers();
+  if (!is_gathered_ || !plan_.request.computes) issue_gathers();
   for (std::size_t i = update_at_ + 1; i < lowered_.size(); ++i) {
     if (running_[i].group != nullptr) continue;
     lowered_marks_[i].issued = lowered_marks_[i].begin = lowered_marks_[i].end = device_.mark();

@@ -1,6 +1,6 @@
-// Failing well: notices demands to end, ranks that fail, ranks that have stopped moving, and a launcher that is gone,
-// from the hooks that run while this rank computes or waits. What it finds becomes an exception that names what this
-// rank was doing.
+// Failing well: the hooks that run while this rank computes or waits notice demands to end, ranks that fail, ranks that
+// have stopped moving, and a launcher that is gone. What they find becomes an exception that says what this rank was
+// doing.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace train_gpt {
 
-// Another rank gave up and has said why; this one only says where it was.
+// Another rank gave up and has said why; this one says only where it was.
 class PeerFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -31,12 +31,12 @@ class Watchdog {
   Watchdog(StateFile& state, std::string directory, int rank, int ranks, double stall_timeout, bool launched,
            std::function<std::string()> doing, std::function<double()> seconds = monotonic_seconds);
 
-  // From the progress hook: cheap. Throws std::runtime_error after a demand to end, PeerFailure after another rank's
-  // failure, LauncherGone.
+  // To be called from the progress hook: cheap. Throws std::runtime_error after a demand to end, PeerFailure after
+  // another rank's failure, LauncherGone.
   void while_computing();
-  // From the idle hook, likewise; also throws std::runtime_error when a rank that is inside a step shows no sign of
-  // life for the stall timeout, when one that reads or writes files shows none for kLongestWaitSeconds, or when this
-  // wait has lasted so long while nobody does. Time counts on a clock of this rank that stands still while it is
+  // To be called from the idle hook. Also throws std::runtime_error when a rank inside a step shows no sign of life for
+  // the stall timeout, when one that reads or writes files shows none for kLongestWaitSeconds, or when this wait has
+  // lasted that long with all ranks alive. Time is that of a clock of this rank which stands still while it is
   // suspended: a job that is suspended as a whole has missed nothing.
   void while_waiting();
 
@@ -60,7 +60,7 @@ class Watchdog {
   double stall_timeout_;
   std::function<std::string()> doing_;
   std::function<double()> seconds_;
-  int parent_;  // process; 0: does not matter
+  int parent_;  // process id; 0: not watched
   std::vector<Peer> peers_;
   double last_look_ = 0;
   double awake_ = 0;  // seconds of the clock that stands still

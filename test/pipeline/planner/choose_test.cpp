@@ -183,7 +183,7 @@ TEST(RecomputeToFit, TakesTheUnitsThatSaveMostFirst) {
     best = request.recompute;
   }
   request.recompute.clear();
-  const auto found = recompute_to_fit(request, least);
+  const auto found = recompute_to_fit(request, std::vector(request.schedule.lists.size(), least));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(*found, best);
 }
