@@ -73,6 +73,7 @@ def best_rate(results, optimizer, arm, rates):
             seen[rate] = results.loss(optimizer, arm, rate, 1)
 
 
+NAMES = {"adamw": "AdamW", "muon": "Muon"}
 COLOURS = {"synchronous": "#2b6cb0", "delayed": "#c05621", "with feedback": "#2f855a"}
 
 
@@ -89,8 +90,8 @@ def draw(path, rows):
     for panel, optimizer in enumerate(dict.fromkeys(row[0] for row in rows)):
         origin = left + panel * (width + gap)
         x_of = lambda rate: origin + 14 + (width - 28) * rates.index(rate) / max(len(rates) - 1, 1)
-        svg.append(f'<text x="{origin}" y="20" font-size="14" font-weight="600">{optimizer}: validation loss over the '
-                   'learning rate</text>')
+        svg.append(f'<text x="{origin}" y="20" font-size="14" font-weight="600">{NAMES[optimizer]}</text>'
+                   f'<text x="{origin + 60}" y="20" fill="#555">validation loss over the learning rate</text>')
         for tenth in range(round(10 * low), round(10 * high) + 1, 2):
             y = y_of(tenth / 10)
             svg.append(f'<line x1="{origin}" x2="{origin + width}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'

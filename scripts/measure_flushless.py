@@ -44,10 +44,10 @@ def run(options, p, m, factor, hop, schedule):
     predicted = (plan["step_ms_predicted"], plan["bubble_predicted"])
     steady = [event for event in events if event["event"] == "steady"]
     if steady:
-        return (steady[0]["period_ms"], steady[0]["bubble"]) + predicted
+        return (steady[0]["period_ms"], steady[0]["bubble"]) + predicted + (steady[0]["norm_wait_ms"],)
     steps = [event for event in events if event["event"] == "step"][1:]
     times = (statistics.median(event["ms"] for event in steps), statistics.median(event["bubble"] for event in steps))
-    return times + predicted
+    return times + predicted + (None,)
 
 
 def tokens_per_second(options, ranks, schedule):
@@ -90,16 +90,16 @@ def main():
     options = parser.parse_args()
     if options.cpu:
         return measure_cpu(options)
-    print("| p | m | w | hop / F | schedule | ms per step | predicted | bubble | predicted |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| p | m | w | hop / F | schedule | ms per step | predicted | bubble | predicted | wait for the norm, ms |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for p, m, factor, hop in CASES:
         if str(p) not in options.ranks.split(","):
             continue
         for schedule in options.schedules.split(","):
-            ms, bubble, ms_predicted, bubble_predicted = run(options, p, m, factor, hop, schedule)
+            ms, bubble, ms_predicted, bubble_predicted, norm = run(options, p, m, factor, hop, schedule)
             w = factor if schedule == "2bw" else ""
             print(f"| {p} | {m} | {w} | {hop:g} | {schedule} | {ms:.1f} | {ms_predicted:.1f} | {100 * bubble:.2f}% "
-                  f"| {100 * bubble_predicted:.2f}% |", flush=True)
+                  f"| {100 * bubble_predicted:.2f}% | {'' if norm is None else f'{norm:.3f}'} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@
 namespace {
 
 struct Fault {
-  std::string where, name, file, code, fault, suite, equivalent;
+  std::string where, list, name, file, code, fault, suite, equivalent;  // list: its file's name without .faults
 };
 
 // The number that the switch of a fault asks for. It follows from the name, so that a new fault compiles its own file
@@ -75,7 +75,7 @@ void read_list(std::vector<Fault>& faults, const std::string& path) {
     const std::size_t colon = line.find(": ");
     std::string* field = colon == std::string::npos ? nullptr : field_of(fault, line.substr(0, colon));
     if (field == nullptr) throw std::runtime_error(where + ": not `name:`, `file:`, `code:`, `fault:` or `suite:`");
-    if (fault.where.empty()) fault.where = where;
+    if (fault.where.empty()) fault.where = where, fault.list = std::filesystem::path(path).stem().string();
     *field = line.substr(colon + 2);
   }
   add(faults, fault);
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
     for (const Fault& fault : faults) {
       write_if_changed(folder / fault.file, plant(fault.file, faults));
       table += std::to_string(number_of(fault)) + "\t" + fault.name + "\t" + fault.file + "\t" + fault.suite + "\t" +
-               fault.equivalent + "\n";
+               fault.list + "\t" + fault.equivalent + "\n";
     }
     write_if_changed(folder / "faults", table);
   } catch (const std::exception& error) {
