@@ -192,7 +192,7 @@ bool exceeds(const std::vector<double>& limit, const Simulation& simulation) {
 // The exposed part of the reductions over replicas, and that of reductions that wait for longer.
 void add_reductions(const Options& options, SimulatedSchedule& simulated, Detail detail) {
   if (simulated.schedule.steps == 1) {
-    const StageCosts costs = stage_costs(costs_of(options), simulated.schedule.placement);
+    const StageCosts costs = stage_costs(costs_of(options, simulated.schedule.ranks), simulated.schedule.placement);
     const auto reduced = [&](ReducedAt at) {
       return reduce(simulated.schedule, costs, simulated.simulation, options.costs.reduction, at);
     };
