@@ -159,7 +159,7 @@ check: test check-emulator mutants
 	  'test/scripts/get_data_test.sh ./train_gpt' \
 	  'scripts/check_simulator_scale.sh ./train_gpt && echo 1 passed, 0 failed' \
 	  'scripts/check_search_scale.sh ./train_gpt && echo 1 passed, 0 failed' 'scripts/check_layouts.py ./train_gpt' \
-	  'scripts/check_vocabulary_spread.sh ./train_gpt' 'scripts/check_timed_auto.py ./train_gpt' \
+	  'scripts/check_timed_auto.py ./train_gpt' \
 	  'scripts/check_whatif.sh ./train_gpt' \
 	  'test/scripts/page_test.sh ./train_gpt' \
 	  "$(BUILD)/test_pipeline --gtest_also_run_disabled_tests --gtest_filter='SearchProperties.DISABLED_*'" \

@@ -200,6 +200,7 @@ Choice choose_cut(const ChoiceRequest& request, const Schedule& schedule, HeadFo
   const CutsOfPlacement& placed = cuts_of(request, problem, cuts);
   if (placed.fastest) starts.push_back(placed.fastest->partition);
   if (!placed.spread.empty()) starts.push_back(placed.spread.front());
+  if (static_cast<int>(request.partition.size()) == depth) starts.push_back(request.partition);
   if (request.memory_limit > 0) {
     candidates.add_memory_limits(problem, uniform);
     if (const auto cut = fastest_cut(problem)) starts.push_back(cut->partition);
@@ -343,7 +344,9 @@ Choice choose(const ChoiceRequest& request) {
     const std::optional<FoundSchedule> found = search_like(request, start.choice);
     // A better cut makes up for little.
     if (!found || (start.choice.fits && best.fits && found->makespan > kNear * best.predicted.makespan)) continue;
-    Choice own = choose_for_schedule(request, found->schedule, cuts);
+    ChoiceRequest around = request;
+    around.partition = start.choice.plan.request.partition;
+    Choice own = choose_for_schedule(around, found->schedule, cuts);
     own.schedule_reason = found->reason;
     if (own.fits && own.predicted.makespan < best.predicted.makespan * (1 - 1e-9)) best = std::move(own);
   }

@@ -38,7 +38,7 @@ struct ChoiceRequest {
   std::function<bool(const SearchProgress&)> search_progress = nullptr;  // see SearchRequest::progress
   enum class Cut : std::uint8_t { measured, uniform, list };
   Cut cut = Cut::measured;
-  Partition partition;  // of Cut::list
+  Partition partition;  // of Cut::list; of Cut::measured: one more to start from, if any
   std::optional<HeadForm> head;
   enum class Recompute : std::uint8_t { none, automatic, list };
   Recompute recompute = Recompute::none;
