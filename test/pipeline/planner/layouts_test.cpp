@@ -105,6 +105,7 @@ TEST(Layouts, ReplicasTakeTheTimeOfTheirBytes) {
 TEST(Layouts, ShardedParametersTravelAsWell) {
   LayoutRequest request = small_request(4, 4, 1e30);
   request.held.ranks = 1;
+  request.held.schedule = "breadth-first";  // one stage alone would be whole from the first action to the last
   const auto sent = [&](int zero, std::int64_t limit) {
     request.held.zero = zero;
     request.memory_limit = limit;
