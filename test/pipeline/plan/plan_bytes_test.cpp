@@ -134,7 +134,8 @@ TrainingRun watched(TrainingRun run, const std::string& what) {
       if (plan.memory[i].use == MemoryUse::workspace && !has_mlp(plan)) continue;
       if (plan.memory[i].use == MemoryUse::norms && request.batch.replicas > 1) continue;
       // Muon's scratch serves the largest matrix of the rank, which is updated by one of the replicas.
-      if (plan.memory[i].use == MemoryUse::scratch && request.optimizer == OptimizerKind::muon && request.zero > 0) continue;
+      if (plan.memory[i].use == MemoryUse::scratch && request.optimizer == OptimizerKind::muon && request.zero > 0)
+        continue;
       if (plan.memory[i].use == MemoryUse::workspace) WatchedDevice::mark_panels_used(block, threads);
       const std::int64_t planned = plan.memory[i].bytes;
       const MemoryUse use = plan.memory[i].use;
