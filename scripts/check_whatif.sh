@@ -9,8 +9,9 @@
 #    table gives: three times, each between two runs without the change. A machine is not as fast as it was a minute ago, so
 #    that what is compared is how many times as long the step takes.
 #
-# It needs two cores with nothing else on them, and some eight minutes. What a machine does at one moment is no error of the
-# estimate: what the job takes without delays is the mean of a run before and one behind each estimate's.
+# It needs two cores with nothing else on them, and some ten minutes. Comparisons on the cpu are skipped, and
+# said to be, where the speed of the machine itself changes by more than their tolerance. What it does at one moment is no error of the
+# estimate: what the job takes without delays is the mean of a run before and one after each estimate's.
 #
 # Usage: scripts/check_whatif.sh [BINARY] [PER CENT, timed device] [PER CENT, cpu device]
 set -euo pipefail
@@ -69,7 +70,17 @@ within() {
   }'; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 
-# estimates RUNNER RANK PER CENT DELAY...: with a run without delays before, between and behind
+# steady PER CENT WHAT MS...: whether runs of one command took the same time; if not, nothing follows from a comparison
+steady() {
+  local most=$1 what=$2 spread
+  shift 2
+  spread=$(printf '%s\n' "$@" | sort -g | awk 'NR == 1 { least = $1 } END { printf "%.1f", 100 * ($1 / least - 1) }')
+  awk -v a="$spread" -v b="$most" 'BEGIN { exit a > b }' && return
+  echo "skipped: $what: the same run took up to $spread% longer from one time to the next; this machine is not quiet"
+  return 1
+}
+
+# estimates RUNNER RANK PER CENT DELAY...: with a run without delays before, between and after
 estimates() {
   local runner=$1 rank=$2 most=$3 before behind report delay usual estimate now
   shift 3
@@ -77,6 +88,10 @@ estimates() {
   for delay in "$@"; do
     report=$($runner "$delay")
     behind=$(measured "$($runner 0)")
+    if ! steady "$most" "$runner, rank $rank $delay ms slower" "$before" "$behind"; then
+      before=$behind
+      continue
+    fi
     usual=$(mean "$before" "$behind")
     now=$(measured "$report")
     estimate=$(sed -n "s/^rank $rank as fast as the mean of the others *\([0-9.]*\).*/\1/p" <<<"$report")
@@ -105,12 +120,15 @@ for row in 'schedule zb-h1' 'schedule gpipe' cut; do
   [ -n "$command" ] || { echo "no row $row"; continue; }
   ratios=()
   before=$(measured "$(on_cpu 0)")
+  bases=("$before")
   for ((turn = 0; turn < turns; ++turn)); do
     tried=$(measured "$(try "$command")")
     after=$(measured "$(on_cpu 0)")
     ratios+=("$(quotient "$tried" "$(mean "$before" "$after")")")
     before=$after
+    bases+=("$after")
   done
+  steady "$cpu_tolerance" "on_cpu, $row" "$usual" "${bases[@]}" || continue
   echo "$row: ratios in turn ${ratios[*]}"
   within "$cpu_tolerance" "on_cpu, $row: times the step that the table is about" "$(quotient "$predicted" "$usual")" \
     "$(median "${ratios[@]}")" ''
