@@ -5,13 +5,16 @@
 set -euo pipefail
 binary=${1:-./train_gpt}
 
-# check SECONDS PATTERN ARGUMENT...: the command must print a line like PATTERN within so much processor time.
+# SECONDS are what a quiet core of 2026 is to take. Processor time on a busy one is longer (half as long again has been seen), so
+# that only twice as much is an error.
+
+# check SECONDS PATTERN ARGUMENT...: the command must print a line like PATTERN within that processor time.
 check() {
   local seconds=$1 pattern=$2 report
   shift 2
-  TIMEFORMAT="%U s of processor time, at most $seconds: $*"
-  time report=$(ulimit -t "$seconds" && timeout 600 "$binary" "$@" 2>/dev/null) || {
-    echo "check_search_scale: $* failed, or took more than $seconds s" >&2
+  TIMEFORMAT="%U s of processor time, asked: $seconds: $*"
+  time report=$(ulimit -t $((2 * seconds)) && timeout 600 "$binary" "$@" 2>/dev/null) || {
+    echo "check_search_scale: $* failed, or took more than twice $seconds s" >&2
     exit 1
   }
   grep -Eq "$pattern" <<<"$report" || {
@@ -30,13 +33,13 @@ for m in 8 64; do
     --schedule auto
 done
 
-# finds SECONDS MS ARGUMENT...: what --schedule auto must find within so much processor time.
+# finds SECONDS MS ARGUMENT...: what --schedule auto must find within that processor time.
 finds() {
   local seconds=$1 most=$2 report
   shift 2
-  TIMEFORMAT="%U s of processor time, at most $seconds: $*"
-  time report=$(ulimit -t "$seconds" && timeout 600 "$binary" simulate --schedule auto "$@" 2>/dev/null) || {
-    echo "check_search_scale: $* failed, or took more than $seconds s" >&2
+  TIMEFORMAT="%U s of processor time, asked: $seconds: $*"
+  time report=$(ulimit -t $((2 * seconds)) && timeout 600 "$binary" simulate --schedule auto "$@" 2>/dev/null) || {
+    echo "check_search_scale: $* failed, or took more than twice $seconds s" >&2
     exit 1
   }
   awk -v most="$most" '$1 == "auto" && $2 ~ /^[0-9]+$/ { found = $3 } END { exit found == "" || found > most }' <<<"$report" || {
