@@ -99,11 +99,10 @@ std::string split_table(const ChoiceRequest& request) {
     scale(other.costs.units, factor);
     std::array<char, 200> text{};
     const Choice choice = choose(other);
-    std::int64_t most = 0;
-    for (const RankPlan& rank : choice.plan.ranks) most = std::max(most, rank.total_bytes());
     std::snprintf(text.data(), text.size(), "  b %4lld  m %4d  %10.1f ms  bubble %5.1f%%  %10s%s\n",
                   static_cast<long long>(split.rows), split.micro_batches, choice.predicted.makespan,
-                  100 * choice.predicted.bubble, format_bytes(most).c_str(), choice.fits ? "" : "  does not fit");
+                  100 * choice.predicted.bubble, format_bytes(largest_rank(choice.plan)).c_str(),
+                  choice.fits ? "" : "  does not fit");
     table += text.data();
   }
   return table;

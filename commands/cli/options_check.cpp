@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "commands/cli/given_options.h"
 #include "commands/cli/options_value.h"
 #include "model/config.h"
 #include "pipeline/schedule/catalog.h"
@@ -14,18 +15,6 @@
 
 namespace train_gpt {
 namespace {
-
-using Given = std::set<std::string>;
-
-[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
-
-// The first of `names` that was given, with dashes; empty if none was.
-std::string first_given(const Given& given, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (given.contains(name)) return std::string("--") + name;
-  }
-  return "";
-}
 
 void require(const Given& given, const std::string& command, std::initializer_list<const char*> names) {
   for (const char* name : names) {

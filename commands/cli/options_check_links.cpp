@@ -1,23 +1,9 @@
 // Options of clusters, and of `plan --ranks`, that are fine alone and wrong together.
-#include <initializer_list>
-#include <stdexcept>
-
+#include "commands/cli/given_options.h"
 #include "commands/cli/options_check.h"
 
 namespace train_gpt {
 namespace {
-
-using Given = std::set<std::string>;
-
-[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
-
-// The first of `names` that was given, with dashes; empty if none was.
-std::string first_given(const Given& given, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (given.contains(name)) return std::string("--") + name;
-  }
-  return "";
-}
 
 void check_cluster(const Options& options, const Given& given) {
   const std::string links =

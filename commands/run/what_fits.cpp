@@ -95,11 +95,9 @@ std::string what_fits(const ChoiceRequest& refused) {
       try {
         const Choice choice = choose(attempt.request);
         if (!choice.fits) continue;
-        std::int64_t most = 0;
-        for (const RankPlan& rank : choice.plan.ranks) most = std::max(most, rank.total_bytes());
         std::string text = ". This fits:" + attempt.options;
         if (!attempt.request.schedule) text += " (" + choice.plan.request.schedule.name + ", ";
-        return text + (attempt.request.schedule ? " (" : "") + format_bytes(most) + " at most)";
+        return text + (attempt.request.schedule ? " (" : "") + format_bytes(largest_rank(choice.plan)) + " at most)";
       } catch (const std::invalid_argument&) {  // not for these sizes
       }
     }

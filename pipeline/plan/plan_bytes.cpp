@@ -44,6 +44,12 @@ std::string pool_name(const Pool& pool) {
   return kNames[static_cast<std::size_t>(pool.lifetime)];
 }
 
+std::int64_t largest_rank(const Plan& plan) {
+  std::int64_t most = 0;
+  for (const RankPlan& rank : plan.ranks) most = std::max(most, rank.total_bytes());
+  return most;
+}
+
 std::string format_bytes(std::int64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);

@@ -11,6 +11,9 @@ std::string pool_name(const Pool& pool);
 // Fills plan.memory from everything else in the plan.
 void add_memory_lines(const PlanRequest& request, RankPlan& plan);
 
+// Bytes of the rank that needs most.
+std::int64_t largest_rank(const Plan& plan);
+
 // "1.5 GiB", "412 MiB", "900 B".
 std::string format_bytes(std::int64_t bytes);
 

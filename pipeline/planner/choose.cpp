@@ -1,4 +1,5 @@
 #include "pipeline/planner/choose.h"
+#include "pipeline/plan/plan_bytes.h"
 
 #include <algorithm>
 #include <map>
@@ -22,12 +23,6 @@ constexpr double kDoesNotFit = 1e15;
 constexpr double kDoesNotSuit = 1e21;
 // A head that keeps its logits must be worth their memory.
 constexpr double kWorthMemory = 0.98;
-
-std::int64_t largest_rank(const Plan& plan) {
-  std::int64_t bytes = 0;
-  for (const RankPlan& rank : plan.ranks) bytes = std::max(bytes, rank.total_bytes());
-  return bytes;
-}
 
 // How full the fullest rank is, of its limit.
 double fullness(const Plan& plan, const ChoiceRequest& request) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "pipeline/plan/plan_bytes.h"
 #include "pipeline/plan/replica_collectives.h"
 #include "pipeline/planner/choose_schedule.h"
 #include "pipeline/planner/layout_candidates.h"
@@ -20,12 +21,6 @@ using Key = std::tuple<int, int>;  // of a row of the table: p (and so d), ZeRO
 
 Key key_of(const RankLayout& layout) { return {layout.ranks, layout.zero}; }
 
-std::int64_t largest_rank(const Plan& plan) {
-  std::int64_t most = 0;
-  for (const RankPlan& rank : plan.ranks) most = std::max(most, rank.total_bytes());
-  return most;
-}
-
 // What is asked of ZeRO has to be there: stages that are all under way at once have their gradients, and stages that
 // are in use from the first action to the last their parameters, whole all the time.
 bool gains_by_zero(const Plan& plan) {
@@ -36,7 +31,7 @@ bool gains_by_zero(const Plan& plan) {
   return plan.request.zero < 3 || has(&RankPlan::parameter_windows);
 }
 
-int recomputed_units(const Plan& plan) { return static_cast<int>(std::ranges::count(plan.request.recompute, true)); }
+int recomputed_units(const PlanRequest& plan) { return static_cast<int>(std::ranges::count(plan.recompute, true)); }
 
 Schedule schedule_of(const RankLayout& layout) {
   return make_schedule(
@@ -214,7 +209,7 @@ bool LayoutSearch::State::is_hopeless(RankLayout layout) {
 void LayoutSearch::State::note_refused(const RankLayout& layout, const Planned& plan) {
   if (closest && closest->bytes <= plan.bytes) return;
   closest = PlannedLayout{.layout = layout, .bytes = plan.bytes, .units = unit_count(request.base.model)};
-  closest->recomputed_units = static_cast<int>(std::ranges::count(plan.request.recompute, true));
+  closest->recomputed_units = recomputed_units(plan.request);
 }
 
 // The whole of it; nothing where it does not fit.
@@ -241,7 +236,7 @@ std::optional<PlannedLayout> LayoutSearch::State::step(const RankLayout& layout,
     for (const Collective& one : collectives[r]) sent[r] += one.bytes;
     result.sent_bytes = std::max(result.sent_bytes, sent[r]);
   }
-  result.recomputed_units = recomputed_units(plan);
+  result.recomputed_units = recomputed_units(plan.request);
   result.units = unit_count(request.base.model);
   return result;
 }

@@ -54,9 +54,11 @@ void Executor::dry_run() {
   };
   const bool flushless = plan_.request.flushless();
   for (int time = 0; plan_.request.training && time < number_of_dry_runs(); ++time) {
-    if (flushless) dry_run_window();
-    if (flushless) continue;
-    dry_run_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
+    if (flushless) {
+      dry_run_window();
+    } else {
+      dry_run_list(ForwardUse::training, plan_.request.schedule, rank_plan_.actions);
+    }
   }
   dry_run_list(ForwardUse::validation, plan_.validation, rank_plan_.validation);
   dry_run_list(ForwardUse::generation, plan_.generation, rank_plan_.generation);
